@@ -17,7 +17,7 @@ mod signals;
 mod step_users;
 
 pub use clustered::{
-    ClusterError, audit as audit_cluster, audit_store, export as export_cluster, give_up as give_up_import, import as import_cluster,
+    audit as audit_cluster, audit_store, export as export_cluster, give_up as give_up_import, import as import_cluster,
     rotate as rotate_cluster, status as cluster_status,
 };
 pub use declarations::differences;

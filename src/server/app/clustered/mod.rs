@@ -14,7 +14,7 @@ mod serve;
 mod shards;
 
 pub use engine::status;
-pub use operations::{ClusterError, audit, audit_store, export, give_up, import};
+pub use operations::{audit, audit_store, export, give_up, import};
 pub use rotation::rotate;
 
 use super::error::ServeError;
