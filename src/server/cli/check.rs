@@ -103,10 +103,5 @@ fn in_words(findings: &[Finding]) -> String {
 }
 
 fn in_json(findings: &[Finding]) -> String {
-    let each = |finding: &Finding| {
-        let Finding { level, subject, words, advice } = finding;
-        json!({ "level": level.as_str(), "subject": subject, "words": words, "advice": advice })
-    };
-    let level = worst(findings).as_str();
-    format!("{:#}", json!({ "level": level, "findings": findings.iter().map(each).collect::<Vec<_>>() }))
+    format!("{:#}", json!({ "level": worst(findings), "findings": findings }))
 }
