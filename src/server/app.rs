@@ -22,6 +22,7 @@ pub use clustered::{
 };
 pub use declarations::differences;
 pub use error::ServeError;
+pub use greeting::reachable;
 pub use isolation::examine as try_isolation;
 pub use one_machine::{Start, open_store};
 pub use signals::{Load, hold_hangups};
