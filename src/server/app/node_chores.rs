@@ -215,7 +215,10 @@ impl FileSweep {
 
 /// Runs until it is aborted.
 async fn run_census(realms: Served, organizations: Vec<Identifier>) {
-    let gauges = Gauges::new();
+    let environments =
+        LockStatus::ALL.map(|status| metrics::gauge!("lockkeeper_environments", "status" => status.as_str()));
+    let oldest_lock = metrics::gauge!("lockkeeper_oldest_lock_age_seconds");
+    let oldest_waiter = metrics::gauge!("lockkeeper_oldest_waiter_age_seconds");
     let mut census = Census::default();
     // The sequences at the last census; `None` if there was none or it failed.
     let mut counted: Option<Vec<Sequence>> = None;
@@ -241,7 +244,13 @@ async fn run_census(realms: Served, organizations: Vec<Identifier>) {
             }
             next = Instant::now() + began.elapsed() * CENSUS_PAUSE_FACTOR;
         }
-        gauges.show(&census, wall_clock()());
+        for (gauge, (_, count)) in environments.iter().zip(census.by_status()) {
+            gauge.set(count as f64);
+        }
+        let now = wall_clock()();
+        let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
+        oldest_lock.set(age(census.oldest_lock));
+        oldest_waiter.set(age(census.oldest_waiter));
     }
 }
 
@@ -259,31 +268,4 @@ async fn read_census(realms: Vec<Arc<Realm>>, organizations: &[Identifier]) -> R
         Ok(census)
     };
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(StoreError::Read(error.to_string())))
-}
-
-struct Gauges {
-    by_status: Vec<metrics::Gauge>,
-    oldest_lock: metrics::Gauge,
-    oldest_waiter: metrics::Gauge,
-}
-
-impl Gauges {
-    fn new() -> Self {
-        let by_status =
-            LockStatus::ALL.map(|status| metrics::gauge!("lockkeeper_environments", "status" => status.as_str()));
-        Self {
-            by_status: by_status.into(),
-            oldest_lock: metrics::gauge!("lockkeeper_oldest_lock_age_seconds"),
-            oldest_waiter: metrics::gauge!("lockkeeper_oldest_waiter_age_seconds"),
-        }
-    }
-
-    fn show(&self, census: &Census, now: Timestamp) {
-        for (gauge, (_, count)) in self.by_status.iter().zip(census.by_status()) {
-            gauge.set(count as f64);
-        }
-        let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
-        self.oldest_lock.set(age(census.oldest_lock));
-        self.oldest_waiter.set(age(census.oldest_waiter));
-    }
 }

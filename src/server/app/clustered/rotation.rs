@@ -51,11 +51,6 @@ fn begun(found: &ClusterRecord, keys: KeyHashes, run: u128) -> Result<Option<Clu
     }
 }
 
-/// The record once everything is under the new key.
-fn done(begun: &ClusterRecord) -> ClusterRecord {
-    ClusterRecord { state: ClusterState::Ready, ..*begun }
-}
-
 /// The record that ends a rotation that has changed nothing itself; `None` if an earlier rotation left secrets under
 /// both keys, so that no node could open all of them.
 fn stopped(found: &ClusterRecord, keys: KeyHashes, sealed: Sealed) -> Option<ClusterRecord> {
@@ -226,7 +221,7 @@ impl<E: Engine> Attempt<'_, E> {
     }
 
     async fn finish(&self) -> Result<(), ClusterError> {
-        let done = done(&self.begun);
+        let done = ClusterRecord { state: ClusterState::Ready, ..self.begun };
         let is_done = answered(async || self.engine.replace(&self.begun, Some(&done)).await).await?;
         if is_done { Ok(()) } else { Err(ClusterError::Replaced) }
     }
@@ -292,7 +287,6 @@ mod tests {
 
     #[test]
     fn a_rotation_ends_with_the_key_that_everything_is_under() {
-        assert_eq!(done(&rotating(1, 2, 7)), rule_record(2, ClusterState::Ready));
         let sealed = |under_old, under_new| Sealed { under_old, under_new };
         let filled = rule_record(1, ClusterState::Filled { run: 5 });
         assert_eq!(stopped(&filled, KEYS, sealed(true, true)), Some(filled), "as it was found");

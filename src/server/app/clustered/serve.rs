@@ -69,7 +69,11 @@ pub async fn serve<E: Engine>(
         () = signals.next() => return Ok(()),
     };
     let own = Owner { node: cluster.node.clone(), url, run: entropy::run() };
-    let (ownership, view, mut taken) = ShardOwnership::new(engine.clone(), ownership_options(own.clone(), shards));
+    let store =
+        EngineOptions { appended: Some(event_counter()), fatal: exit_with(EXIT_DEPOSED), ..EngineOptions::default() };
+    let program = env!("CARGO_PKG_VERSION").to_owned();
+    let options = ShardOwnershipOptions { own: own.clone(), program, shards, store };
+    let (ownership, view, mut taken) = ShardOwnership::new(engine.clone(), options);
     let authorities = cluster.nodes_ca.as_deref().map(engine::read).transpose()?;
     let client = PeerClient::new(&cluster.node, ViaKey::of(master), authorities.as_deref());
     let client = client.map_err(ServeError::Cluster)?;
@@ -126,12 +130,7 @@ pub async fn serve<E: Engine>(
     // them.
     let finish = async {
         let (gone, ()) = tokio::join!(host.runner.shut_down(patience), owned.settle(patience));
-        if gone {
-            owned.leave().await;
-        } else {
-            // The shards are not marked as left, so that the next owners wait until the steps must have ended.
-            owned.close().await;
-        }
+        owned.give_up(gone).await;
         tokio::join!(drain(running, patience), host.node.archive.finish_uploads(patience.min(UPLOADED_WITHIN)));
         gone
     };
@@ -173,12 +172,6 @@ async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Re
     Ok(found.shards)
 }
 
-fn ownership_options(own: Owner, shards: NonZeroU16) -> ShardOwnershipOptions {
-    let store =
-        EngineOptions { appended: Some(event_counter()), fatal: exit_with(EXIT_DEPOSED), ..EngineOptions::default() };
-    ShardOwnershipOptions { own, program: env!("CARGO_PKG_VERSION").to_owned(), shards, store }
-}
-
 /// Opens a realm on each shard that this node takes.
 struct Opener<'a, E> {
     engine: &'a E,
@@ -203,8 +196,9 @@ impl<E: Engine> Opener<'_, E> {
         self.check().await?;
         let (number, store) = (owned.number, owned.store.clone());
         let settings = self.settings_of(number);
-        let first = |settings: &Settings| settings.organizations.first().map(|organization| organization.id.clone());
-        let makes_admin = first(&settings).is_some() && first(&settings) == first(self.host.settings);
+        let first = self.host.settings.organizations.first();
+        let makes_admin =
+            first.is_some_and(|first| settings.organizations.first().is_some_and(|own| own.id == first.id));
         let realm_store = RealmStore {
             store: store.clone(),
             number,

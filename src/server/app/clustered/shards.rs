@@ -136,25 +136,17 @@ impl<E: Engine> OwnedShards<E> {
         join_all(self.shards.iter_mut().map(|shard| shard.live.settle(patience))).await;
     }
 
-    /// Writes the remaining changes. This node stays the recorded owner until another one takes over.
-    pub async fn close(self) {
-        self.give_up(|_| false).await;
-    }
-
-    /// Gives up all shards, each to the living node that should own it. Stays the owner of shards where steps of an
-    /// earlier owner may still run, since whoever takes a shard marked as left does not wait for them.
-    pub async fn leave(self) {
+    /// Writes the remaining changes, and gives up all shards, each to the living node that should own it. Stays the
+    /// recorded owner of shards where steps may still run, of this node unless they are `gone`, or of an earlier owner:
+    /// whoever takes a shard marked as left does not wait for them.
+    pub async fn give_up(self, gone: bool) {
         let now = Instant::now();
-        self.give_up(|owned| owned.may_be_left(now)).await;
-    }
-
-    async fn give_up(self, is_left: impl Fn(&OwnedStore) -> bool) {
         join_all(self.shards.iter().map(|shard| shard.live.write_last())).await;
         let view = self.view.borrow().clone();
         let others: Vec<_> = living(&view).filter(|node| *node != self.own).collect();
         let all = self.shards.into_iter().map(|shard| shard.owned).chain(self.opening.into_values());
         let ending = all.map(|owned| {
-            let (is_left, successor) = (is_left(&owned), best(owned.number, &others).map(str::to_owned));
+            let (is_left, successor) = (gone && owned.may_be_left(now), best(owned.number, &others).map(str::to_owned));
             let OwnedStore { store, .. } = owned;
             tokio::task::spawn_blocking(move || if is_left { store.leave(successor.as_deref()) } else { store.close() })
         });
