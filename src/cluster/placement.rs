@@ -60,8 +60,7 @@ impl Balance {
 
 /// The best owner of a shard among these nodes.
 pub fn best<'a>(shard: u16, nodes: &[&'a str]) -> Option<&'a str> {
-    let others = |node: &str| nodes.iter().copied().filter(|other| *other != node).collect::<Vec<_>>();
-    nodes.iter().copied().find(|node| rank(shard, node, others(node)) == 0)
+    nodes.iter().copied().max_by_key(|node| (weight(shard, node), *node))
 }
 
 #[cfg(test)]

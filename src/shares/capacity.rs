@@ -50,11 +50,6 @@ impl Capacity {
         if organizations > 1 { self } else { Self { weight: None, ..self } }
     }
 
-    #[cfg(test)]
-    pub const fn total(self) -> usize {
-        self.total
-    }
-
     /// Whether an organization with `own` of the `used` places may have one more.
     pub fn check(self, own: usize, used: usize) -> Result<(), Refused> {
         let Some(left) = self.total.checked_sub(used).and_then(|free| free.checked_sub(1)) else {
@@ -158,7 +153,7 @@ mod tests {
                 assert!(got > 0, "organization {organization} gets none");
                 used += got;
             }
-            assert!(used <= capacity.total());
+            assert!(used <= capacity.total);
         }
     }
 

@@ -332,10 +332,7 @@ impl Inner {
         };
         for (id, directories, look) in due {
             let began = Instant::now();
-            let mut usage = Usage::default();
-            // A large tree is abandoned when the disk becomes low; then the known sizes decide.
-            let goes_on = |_: &Usage| !self.is_low(self.free());
-            let measured = directories.iter().try_for_each(|directory| measure(directory, &mut usage, goes_on));
+            let (usage, measured) = self.usage(&directories);
             let unlisted = look.map(|look| look());
             let took = began.elapsed();
             let mut state = self.state.lock();
@@ -350,15 +347,20 @@ impl Inner {
     fn measure_kept(&self) {
         let unmeasured = std::mem::take(&mut self.state.lock().unmeasured);
         for directories in unmeasured {
-            let mut usage = Usage::default();
-            // Abandoned when the disk becomes low, as in `measure`; then the result is a lower bound.
-            let goes_on = |_: &Usage| !self.is_low(self.free());
-            let measured = directories.iter().try_for_each(|directory| measure(directory, &mut usage, goes_on));
+            let (usage, measured) = self.usage(&directories);
             let mut state = self.state.lock();
             if let Some((_, bytes)) = directories.first().and_then(|first| state.kept.get_mut(first)) {
                 *bytes = if measured.is_ok() { usage.bytes } else { usage.bytes.max(*bytes) };
             }
         }
+    }
+
+    /// Abandons a large tree when the disk becomes low; then the result is a lower bound.
+    fn usage(&self, directories: &[PathBuf]) -> (Usage, Result<(), Unmeasured>) {
+        let mut usage = Usage::default();
+        let goes_on = |_: &Usage| !self.is_low(self.free());
+        let measured = directories.iter().try_for_each(|directory| measure(directory, &mut usage, goes_on));
+        (usage, measured)
     }
 
     /// Ends the writers that exceed a limit.

@@ -49,15 +49,6 @@ pub struct Permit {
     is_given_back: bool,
 }
 
-/// The result of [`Permit::pause`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pause {
-    /// Nobody else was waiting.
-    NotNeeded,
-    /// Another organization had its turn.
-    Taken,
-}
-
 impl Permits {
     /// `permits` at a time, and a queue with its own capacity.
     pub fn new(resource: &'static str, permits: Capacity, queue: Capacity) -> Self {
@@ -116,7 +107,7 @@ impl Permits {
 
 impl fmt::Debug for Permits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Places").field("used", &self.used()).field("waiting", &self.waiting()).finish()
+        f.debug_struct("Permits").field("used", &self.used()).field("waiting", &self.waiting()).finish()
     }
 }
 
@@ -186,13 +177,13 @@ impl Shared {
 
 impl Permit {
     /// For long work on a blocking thread; call it regularly. If another organization is waiting and has fewer permits,
-    /// it gets this one, and the thread waits for its next turn.
-    pub fn pause(&mut self) -> Pause {
+    /// it gets this one, and the thread waits for its next turn. Returns whether it did.
+    pub fn pause(&mut self) -> bool {
         let (permit, granted) = oneshot::channel();
         {
             let mut state = self.shared.state.lock();
             if state.paused >= PAUSED_MAX || !state.turns.should_give_way(&self.organization) {
-                return Pause::NotNeeded;
+                return false;
             }
             state.paused += 1;
             state.held.remove(self.member);
@@ -207,7 +198,7 @@ impl Permit {
         if let Ok(again) = again {
             *self = again;
         }
-        Pause::Taken
+        true
     }
 }
 
@@ -397,17 +388,17 @@ mod tests {
         let (long, short) = (organization("long"), organization("short"));
         let permits = permits(1, 100);
         let mut working = permits.acquire(&long).now_or_never().unwrap().unwrap();
-        assert_eq!(working.pause(), Pause::NotNeeded);
+        assert!(!working.pause());
         let mut same = Box::pin(permits.acquire(&long));
         assert!(same.as_mut().now_or_never().is_none());
-        assert_eq!(working.pause(), Pause::NotNeeded, "its own organization waits");
+        assert!(!working.pause(), "its own organization waits");
         let mut other = Box::pin(permits.acquire(&short));
         assert!(other.as_mut().now_or_never().is_none());
         let thread = std::thread::spawn(move || (working.pause(), working));
         let given = awaited(other);
         drop(given);
-        let (pause, working) = thread.join().unwrap();
-        assert_eq!(pause, Pause::Taken);
+        let (has_paused, working) = thread.join().unwrap();
+        assert!(has_paused);
         assert!(same.as_mut().now_or_never().is_none(), "it goes on before the others of its organization");
         drop(working);
         assert!(same.now_or_never().unwrap().is_ok());

@@ -223,10 +223,10 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 const KEPT_PER_NODE: usize = 64;
 const KEPT_FOR: Duration = Duration::from_secs(20);
 
-pub type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// With the CA certificates for the nodes, in PEM; without them those of the system are used.
-pub fn connections(authorities: Option<&[u8]>) -> Result<Connections, String> {
+fn connections(authorities: Option<&[u8]>) -> Result<Connections, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = HttpsConnectorBuilder::new();
     let builder = match authorities {

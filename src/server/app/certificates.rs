@@ -6,6 +6,7 @@ use std::time::Duration;
 use rustls::pki_types::UnixTime;
 use tokio::sync::Notify;
 
+use super::realm_chores::every;
 use crate::tls::{Concern, Refreshed, ServerTls};
 use http1::Handshakes;
 
@@ -16,12 +17,12 @@ const HANDSHAKES_REPORTED_EVERY: Duration = Duration::from_secs(1);
 
 /// Reads the files every few seconds, and immediately when notified.
 pub async fn keep_fresh(tls: Arc<ServerTls>, asked: Arc<Notify>) {
-    let mut every = tokio::time::interval(FILES_READ_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut rounds = tokio::time::interval(FILES_READ_EVERY);
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut watch = Watch::new(&tls);
     loop {
         tokio::select! {
-            _ = every.tick() => {}
+            _ = rounds.tick() => {}
             () = asked.notified() => {}
         }
         let reading = tls.clone();
@@ -34,14 +35,13 @@ pub async fn keep_fresh(tls: Arc<ServerTls>, asked: Arc<Notify>) {
 
 /// Reports failed handshakes, which anybody can cause, at a bounded rate.
 pub async fn report_handshakes(handshakes: Arc<Handshakes>) {
-    let mut every = tokio::time::interval(HANDSHAKES_REPORTED_EVERY);
-    loop {
-        every.tick().await;
+    let work = || {
         for (reason, failed) in handshakes.take_failures() {
             let last_peer = failed.peer.map(|peer| peer.to_string()).unwrap_or_default();
             tracing::info!(count = failed.count, last_peer, reason, "TLS handshakes failed");
         }
-    }
+    };
+    every(HANDSHAKES_REPORTED_EVERY, work).await;
 }
 
 /// The concern about the certificate that was logged last, and the metrics.

@@ -30,9 +30,8 @@ pub const REASON: &str = "the file of the organization no longer declares it; it
 pub fn members(declared: &[Organization]) -> Vec<NewMember> {
     let of = |organization: &Organization| {
         let id = organization.id.clone();
-        let members = organization.members.iter().cloned();
-        let member = move |Member { name, role, email }| NewMember { organization: id.clone(), name, role, email };
-        members.map(member).collect::<Vec<_>>()
+        let members = organization.members.clone().into_iter();
+        members.map(move |Member { name, role, email }| NewMember { organization: id.clone(), name, role, email })
     };
     declared.iter().flat_map(of).collect()
 }
@@ -77,20 +76,16 @@ pub fn organization_names(declared: &[Organization]) -> HashMap<Identifier, Stri
 }
 
 pub fn pipelines(declared: &[Organization]) -> Vec<Declared> {
-    let of = |organization: &Organization| {
-        let id = organization.id.clone();
-        let pipelines = organization.pipelines.iter().map(move |pipeline| Declared {
-            key: PipelineKey { organization: id.clone(), pipeline: pipeline.id.clone() },
-            definition: Definition {
-                name: pipeline.name.clone(),
-                slug: pipeline.slug.clone(),
-                blueprint: pipeline.blueprint.clone(),
-                repository: pipeline.repository.clone(),
-            },
-        });
-        pipelines.collect::<Vec<_>>()
+    let of = |organization: &Organization, pipeline: &Pipeline| Declared {
+        key: PipelineKey { organization: organization.id.clone(), pipeline: pipeline.id.clone() },
+        definition: Definition {
+            name: pipeline.name.clone(),
+            slug: pipeline.slug.clone(),
+            blueprint: pipeline.blueprint.clone(),
+            repository: pipeline.repository.clone(),
+        },
     };
-    declared.iter().flat_map(of).collect()
+    declared.iter().flat_map(|organization| organization.pipelines.iter().map(move |it| of(organization, it))).collect()
 }
 
 /// Warns of steps from registries that do not exist yet. Until they do, the deployments that use them fail and say why.
@@ -215,10 +210,17 @@ pub fn changes(store: &dyn Store, organization: &Organization) -> Result<Vec<Cha
     };
     let of_one = std::slice::from_ref(organization);
     let mut changes = Vec::new();
-    let EntryChanges { name, entries } = entry_changes(store, organization)?;
-    changes.extend(name.map(|name| Change { words: format!("change name to {name}"), stays: None }));
-    for (kind, name, difference) in entries {
-        changes.extend(change(difference, kind, name, None));
+    let before = last_entries(store, id)?;
+    if before.as_ref().is_some_and(|before| before.name != organization.name) {
+        changes.push(Change { words: format!("change name to {}", organization.name), stays: None });
+    }
+    let (before, now) = (before.unwrap_or_default(), entries_of(organization));
+    for (kind, before, now) in [("provider", before.providers, now.providers), ("issuer", before.issuers, now.issuers)]
+    {
+        let known: BTreeSet<_> = before.keys().cloned().collect();
+        for (name, difference) in stored::differences(before, now, |name| Ok(known.contains(name)))? {
+            changes.extend(change(difference, kind, name, None));
+        }
     }
     for ((_, name), difference) in member_differences(store, &members(of_one))? {
         changes.extend(change(difference, "member", name.to_string(), None));
@@ -284,12 +286,6 @@ pub struct EntriesV1 {
     issuers: BTreeMap<String, String>,
 }
 
-/// The differences between a file's entries and the last applied ones, as kind, name and difference.
-struct EntryChanges {
-    name: Option<String>,
-    entries: Vec<(&'static str, String, Difference)>,
-}
-
 /// `OD/{organization}`
 fn entries_key(organization: &Identifier) -> Vec<u8> {
     [store::keys::DECLARED_ORGANIZATIONS, organization.as_str().as_bytes()].concat()
@@ -311,20 +307,6 @@ fn last_entries(store: &dyn Store, organization: &Identifier) -> Result<Option<E
     let key = entries_key(organization);
     let record = store.get(&key)?;
     record.map(|record| record::decode(&record).map_err(|error| error.under(&key))).transpose()
-}
-
-fn entry_changes(store: &dyn Store, organization: &Organization) -> Result<EntryChanges, StoreError> {
-    let before = last_entries(store, &organization.id)?;
-    let is_renamed = before.as_ref().is_some_and(|before| before.name != organization.name);
-    let (before, now) = (before.unwrap_or_default(), entries_of(organization));
-    let mut entries = Vec::new();
-    for (kind, before, now) in [("provider", before.providers, now.providers), ("issuer", before.issuers, now.issuers)]
-    {
-        let known: BTreeSet<_> = before.keys().cloned().collect();
-        let found = stored::differences(before, now, |name| Ok(known.contains(name)))?;
-        entries.extend(found.into_iter().map(|(name, difference)| (kind, name, difference)));
-    }
-    Ok(EntryChanges { name: is_renamed.then(|| organization.name.clone()), entries })
 }
 
 /// Records the applied entries.

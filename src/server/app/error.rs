@@ -29,7 +29,7 @@ pub enum ServeError {
     #[error("{0}")]
     Isolation(String),
     #[error("cluster: {0}")]
-    Engine(store::engine::EngineError),
+    Engine(#[from] store::engine::EngineError),
     #[error("cluster: cannot read {path}: {source}")]
     EngineFile { path: PathBuf, source: io::Error },
     #[error(transparent)]

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::host::ShardHost;
 use super::realm::FirstAdmin;
 use crate::config::{Cluster, Engine, Environment, Settings};
 use crate::http::RunningServer;
@@ -13,13 +14,8 @@ use domain::Identifier;
 const FIRST_TTL_SECONDS: u32 = 900;
 
 /// Prints the address, the credentials and a first command, to stdout, separate from the log.
-pub fn greet(
-    settings: &Settings,
-    running: &RunningServer,
-    accounts: &Accounts,
-    isolation: &str,
-    first: Option<&FirstAdmin>,
-) {
+pub fn greet(host: &ShardHost<'_>, running: &RunningServer, accounts: &Accounts, first: Option<&FirstAdmin>) {
+    let ShardHost { settings, isolation, .. } = host;
     let address = running.address;
     let url = url(running);
     let mut text = format!("Lockkeeper {} serves on {url}\n", env!("CARGO_PKG_VERSION"));
@@ -48,12 +44,8 @@ pub fn greet(
 }
 
 /// The same for a node of a cluster, which has no realm yet.
-pub fn greet_node(
-    settings: &Settings,
-    (cluster, reached_at): (&Cluster, &str),
-    running: &RunningServer,
-    isolation: &str,
-) {
+pub fn greet_node(host: &ShardHost<'_>, (cluster, reached_at): (&Cluster, &str), running: &RunningServer) {
+    let ShardHost { settings, isolation, .. } = host;
     let url = url(running);
     let engine = match &cluster.engine {
         Engine::Etcd(etcd) => format!("etcd, {}", etcd.members.join(", ")),
@@ -152,7 +144,7 @@ fn url(running: &RunningServer) -> String {
 }
 
 /// The address to connect to from this machine: loopback if the server listens on all addresses.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
+pub fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),

@@ -4,14 +4,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinHandle;
 
 use super::certificates;
-use super::node::{RealmsHere, wall_clock};
-use super::realm_chores::{FILES_SWEPT_EVERY, SWEEP_BACKOFF, chore, pause_after};
+use super::host::{ShardHost, wall_clock};
+use super::realm_chores::{FILES_SWEPT_EVERY, SWEEP_BACKOFF, chore, every, pause_after};
 use super::signals::Reloading;
-use crate::http::{Node, Realm, RunningServer};
+use crate::http::{Node, Realm, RunningServer, Served, Whereabouts};
 use crate::telemetry;
 use ambient::backoff::{Backoff, Retries};
 use delivery::logs::{LogFile, LogOwner};
@@ -40,43 +39,18 @@ const CENSUS_EVERY: Duration = Duration::from_secs(5);
 /// number of environments.
 const CENSUS_PAUSE_FACTOR: u32 = 100;
 
-/// The process and its realms, as needed by the chores.
-pub struct ChoreContext {
-    pub node: Arc<Node>,
-    pub runner: Runner,
-    pub realms: RealmsHere,
-    /// The organizations that files declare.
-    pub organizations: Vec<Identifier>,
-    /// Finds the deployment of a log; the log's organization is only known in a cluster.
-    pub place_of: LogPlaces,
-}
-
-pub type LogPlaces = Box<dyn Fn(Option<&Identifier>) -> LogPlace + Send + Sync>;
-
-pub enum LogPlace {
-    /// In a realm of this process.
-    Here(Arc<Realm>),
-    Elsewhere,
-    /// The shard is being taken over.
-    Unknown,
-}
-
 /// Starts the chores of the process; they run until they are aborted.
-pub fn begin(
-    context: ChoreContext,
-    running: &RunningServer,
-    idle: Duration,
-    metrics: PrometheusHandle,
-    reloading: Reloading,
-) -> Vec<JoinHandle<()>> {
-    let ChoreContext { node, runner, realms, organizations, .. } = &context;
+pub fn begin(host: &ShardHost<'_>, running: &RunningServer, reloading: Reloading) -> Vec<JoinHandle<()>> {
+    let organizations: Vec<_> =
+        host.settings.organizations.iter().map(|organization| organization.id.clone()).collect();
+    let (node, runner, realms) = (running.node.clone(), host.runner.clone(), running.realms.clone());
     let mut chores = vec![
         chore(run_census(realms.clone(), organizations.clone())),
-        chore(do_chores_of_node(node.clone(), runner.clone(), metrics)),
+        chore(do_chores_of_node(node.clone(), runner.clone())),
         chore(watch_connections(node.clone())),
         chore(report_refusals(node.clone())),
-        chore(do_chores_of_realms(realms.clone(), idle)),
-        chore(sweep_files(context)),
+        chore(do_chores_of_realms(realms.clone(), host.settings.environments.idle)),
+        chore(sweep_files(FileSweep { node, runner, realms, organizations })),
     ];
     if let Some(encrypted) = running.encrypted.as_ref() {
         chores.push(chore(certificates::keep_fresh(encrypted.tls.clone(), reloading.certificates.clone())));
@@ -86,25 +60,23 @@ pub fn begin(
     chores
 }
 
-async fn do_chores_of_node(node: Arc<Node>, runner: Runner, metrics: PrometheusHandle) {
+async fn do_chores_of_node(node: Arc<Node>, runner: Runner) {
+    let metrics = telemetry::metrics();
     let stages_running = metrics::gauge!("lockkeeper_stages", "state" => "running");
     let stages_waiting = metrics::gauge!("lockkeeper_stages", "state" => "waiting");
     let connections = metrics::gauge!("lockkeeper_connections");
-    let mut every = tokio::time::interval(CHORES_EVERY);
-    loop {
-        every.tick().await;
+    let work = || {
         metrics.run_upkeep();
         stages_running.set(runner.running() as f64);
         stages_waiting.set(runner.waiting() as f64);
         connections.set(node.connections.staying() as f64);
         telemetry::report_left_out();
-    }
+    };
+    every(CHORES_EVERY, work).await;
 }
 
 async fn watch_connections(node: Arc<Node>) {
-    let mut every = tokio::time::interval(CONNECTIONS_WATCHED_EVERY);
-    loop {
-        every.tick().await;
+    let work = || {
         let shut = node.connections.shut_stalled();
         if shut.silent > 0 {
             tracing::info!(
@@ -115,27 +87,25 @@ async fn watch_connections(node: Arc<Node>) {
         if shut.unread > 0 {
             tracing::info!(connections = shut.unread, "cut off clients that did not read their answers");
         }
-    }
+    };
+    every(CONNECTIONS_WATCHED_EVERY, work).await;
 }
 
 async fn report_refusals(node: Arc<Node>) {
-    let mut every = tokio::time::interval(REFUSALS_REPORTED_EVERY);
-    loop {
-        every.tick().await;
-        node.refusals.report(REFUSALS_REPORTED_EVERY.as_secs());
-    }
+    every(REFUSALS_REPORTED_EVERY, || node.refusals.report(REFUSALS_REPORTED_EVERY.as_secs())).await;
 }
 
-async fn do_chores_of_realms(realms: RealmsHere, idle: Duration) {
+async fn do_chores_of_realms(realms: Served, idle: Duration) {
     let undelivered = metrics::gauge!("lockkeeper_webhook_deliveries_pending");
     let actors = metrics::gauge!("lockkeeper_environment_actors");
     let waiting_by_name = metrics::gauge!("lockkeeper_waiting", "for" => "environment");
     let waiting_for_any = metrics::gauge!("lockkeeper_waiting", "for" => "any");
-    let mut every = tokio::time::interval(CHORES_EVERY.min(idle));
-    let rounds_per_idle = idle.as_secs().div_ceil(every.period().as_secs().max(1)).max(1);
-    for round in 1_u64.. {
-        every.tick().await;
-        let here = realms();
+    let interval = CHORES_EVERY.min(idle);
+    let rounds_per_idle = idle.as_secs().div_ceil(interval.as_secs().max(1)).max(1);
+    let mut round = 0_u64;
+    let work = || {
+        round += 1;
+        let here = realms.here();
         let sum = |count: fn(&Realm) -> usize| here.iter().map(|realm| count(realm)).sum::<usize>();
         let resident = sum(|realm| realm.environments.resident());
         actors.set(resident as f64);
@@ -151,24 +121,25 @@ async fn do_chores_of_realms(realms: RealmsHere, idle: Duration) {
                 limits.forget_idle();
             }
         }
-    }
+    };
+    every(interval, work).await;
 }
 
 /// Removes obsolete files of deployments. Keeps those of organizations that are currently not declared, like all their
 /// data: a start without their file must not lose anything.
-async fn sweep_files(context: ChoreContext) {
-    let context = Arc::new(context);
-    let mut every = tokio::time::interval(FILES_SWEPT_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+async fn sweep_files(files: FileSweep) {
+    let files = Arc::new(files);
+    let mut rounds = tokio::time::interval(FILES_SWEPT_EVERY);
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let (mut retries, mut full) = (Retries::new(SWEEP_BACKOFF), Retries::new(FULL_DISK_BACKOFF));
     loop {
         let is_full = tokio::select! {
-            _ = every.tick() => false,
-            () = context.node.logs.too_full() => false,
-            () = context.disk_is_full() => true,
+            _ = rounds.tick() => false,
+            () = files.node.logs.too_full() => false,
+            () = files.disk_is_full() => true,
         };
-        let sweeping = context.clone();
-        let failed = match tokio::task::spawn_blocking(move || sweeping.sweep_files()).await {
+        let sweeping = files.clone();
+        let failed = match tokio::task::spawn_blocking(move || sweeping.run()).await {
             Ok(swept) => swept.err().map(|error| error.to_string()),
             Err(error) => Some(error.to_string()),
         };
@@ -181,17 +152,25 @@ async fn sweep_files(context: ChoreContext) {
     }
 }
 
-impl ChoreContext {
+struct FileSweep {
+    node: Arc<Node>,
+    runner: Runner,
+    realms: Served,
+    /// The organizations that files declare.
+    organizations: Vec<Identifier>,
+}
+
+impl FileSweep {
     /// Resolves when the disk is full, so that obsolete working directories are removed before the next regular sweep.
     async fn disk_is_full(&self) {
-        let refuses = || (self.realms)().iter().any(|realm| realm.store.refusing_writes().is_some());
+        let refuses = || self.realms.here().iter().any(|realm| realm.store.refusing_writes().is_some());
         while !refuses() && !self.node.disk.is_low() {
             tokio::time::sleep(FULL_DISK_NOTICED_WITHIN).await;
         }
     }
 
-    fn sweep_files(&self) -> Result<(), StoreError> {
-        let realms = (self.realms)();
+    fn run(&self) -> Result<(), StoreError> {
+        let realms = self.realms.here();
         let mut organizations = self.organizations.clone();
         for realm in &realms {
             organizations.extend(realm.environments.organizations_with_deployments()?);
@@ -213,10 +192,14 @@ impl ChoreContext {
     }
 
     fn owner_of_log(&self, organizations: &[Identifier], file: &LogFile) -> LogOwner {
-        let realm = match (self.place_of)(file.organization.as_ref()) {
-            LogPlace::Here(realm) => realm,
-            LogPlace::Elsewhere => return LogOwner::Foreign,
-            LogPlace::Unknown => return LogOwner::Unknown,
+        let realm = match (&self.realms, &file.organization) {
+            (Served::Only(realm), _) => realm.clone(),
+            (Served::Shards(cluster), Some(organization)) => match cluster.shards.of(organization.as_str()) {
+                Whereabouts::Here(realm) => realm,
+                Whereabouts::At(_) => return LogOwner::Foreign,
+                Whereabouts::Nowhere => return LogOwner::Unknown,
+            },
+            (Served::Shards(_), None) => return LogOwner::Foreign,
         };
         let mut unread = false;
         for organization in file.organization.as_ref().map_or(organizations, std::slice::from_ref) {
@@ -231,18 +214,21 @@ impl ChoreContext {
 }
 
 /// Runs until it is aborted.
-pub async fn run_census(realms: RealmsHere, organizations: Vec<Identifier>) {
-    let gauges = Gauges::new();
+async fn run_census(realms: Served, organizations: Vec<Identifier>) {
+    let environments =
+        LockStatus::ALL.map(|status| metrics::gauge!("lockkeeper_environments", "status" => status.as_str()));
+    let oldest_lock = metrics::gauge!("lockkeeper_oldest_lock_age_seconds");
+    let oldest_waiter = metrics::gauge!("lockkeeper_oldest_waiter_age_seconds");
     let mut census = Census::default();
     // The sequences at the last census; `None` if there was none or it failed.
     let mut counted: Option<Vec<Sequence>> = None;
     let mut fails = false;
     let mut next = Instant::now();
-    let mut every = tokio::time::interval(CENSUS_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut rounds = tokio::time::interval(CENSUS_EVERY);
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        every.tick().await;
-        let here = realms();
+        rounds.tick().await;
+        let here = realms.here();
         // Readers see only durable changes.
         let durable: Vec<_> = here.iter().map(|realm| *realm.store.durable().borrow()).collect();
         if counted.as_ref() != Some(&durable) && next <= Instant::now() {
@@ -258,7 +244,13 @@ pub async fn run_census(realms: RealmsHere, organizations: Vec<Identifier>) {
             }
             next = Instant::now() + began.elapsed() * CENSUS_PAUSE_FACTOR;
         }
-        gauges.show(&census, wall_clock()());
+        for (gauge, (_, count)) in environments.iter().zip(census.by_status()) {
+            gauge.set(count as f64);
+        }
+        let now = wall_clock()();
+        let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
+        oldest_lock.set(age(census.oldest_lock));
+        oldest_waiter.set(age(census.oldest_waiter));
     }
 }
 
@@ -276,31 +268,4 @@ async fn read_census(realms: Vec<Arc<Realm>>, organizations: &[Identifier]) -> R
         Ok(census)
     };
     tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(StoreError::Read(error.to_string())))
-}
-
-struct Gauges {
-    by_status: Vec<metrics::Gauge>,
-    oldest_lock: metrics::Gauge,
-    oldest_waiter: metrics::Gauge,
-}
-
-impl Gauges {
-    fn new() -> Self {
-        let by_status =
-            LockStatus::ALL.map(|status| metrics::gauge!("lockkeeper_environments", "status" => status.as_str()));
-        Self {
-            by_status: by_status.into(),
-            oldest_lock: metrics::gauge!("lockkeeper_oldest_lock_age_seconds"),
-            oldest_waiter: metrics::gauge!("lockkeeper_oldest_waiter_age_seconds"),
-        }
-    }
-
-    fn show(&self, census: &Census, now: Timestamp) {
-        for (gauge, (_, count)) in self.by_status.iter().zip(census.by_status()) {
-            gauge.set(count as f64);
-        }
-        let age = |since: Option<Timestamp>| since.map_or(0.0, |since| now.since(since).as_secs_f64());
-        self.oldest_lock.set(age(census.oldest_lock));
-        self.oldest_waiter.set(age(census.oldest_waiter));
-    }
 }

@@ -1,18 +1,17 @@
 //! A server with all its data in its data directory, and how its store is opened.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use tokio::task::JoinHandle;
+
 use super::error::ServeError;
-use super::node::{self, event_counter, listen_options, reserve};
-use super::node_chores::{self, ChoreContext, LogPlace};
-use super::realm::{self, LiveRealm, OpenedRealm, RealmStore};
-use super::runner_host::Hosts;
-use super::signals::{Hangups, Load, Reloading, Signals, drain, stop};
-use super::{greeting, isolation, step_users};
+use super::host::{self, ShardHost, event_counter, reserve};
+use super::realm::{LiveRealm, RealmStore};
+use super::runner_host::RunnerHosts;
+use super::signals::{Reloading, Signals, drain, exit_unless, stop};
+use super::{greeting, node_chores, step_users};
 use crate::config::Settings;
-use crate::http::{self, OPERATOR_SOCKET, OperatorSocket, Realm, Served};
-use crate::telemetry;
+use crate::http::{OPERATOR_SOCKET, OperatorSocket, Realm, Served};
 use accounts::secrets;
 use ambient::steady_clock::SteadyClock;
 use delivery::archive::Archive;
@@ -33,60 +32,44 @@ pub struct Start {
 }
 
 /// Serves until asked to stop.
-pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), ServeError> {
-    // A signal during the start stops the server as soon as it has started.
-    let mut signals = Signals::new()?;
-    let hangups = Hangups::new()?;
-    let metrics = telemetry::metrics();
+pub async fn serve(
+    settings: &Settings,
+    start: Start,
+    mut signals: Signals,
+    reloading: Reloading,
+) -> Result<(), ServeError> {
     let store = Arc::new(open_store(settings, start.discard_damaged_log)?);
     warn_if_full(settings, &store);
     if start.forget_master_key {
         secrets::forget_sealed(&*store, &settings.data_dir, settings.master_key.as_ref()).await?;
     }
-    let listen = listen_options(settings);
     let listeners = reserve(settings)?;
     let logs = Logs::open(&settings.data_dir.join(logs::FOLDER), settings.storage.deployment_log_bytes)?;
-    let node = Arc::new(node::open_node(settings, metrics.clone(), (logs, Archive::default()))?);
-    let users = if isolation::needs_users(settings) {
-        step_users::open(&*store, &settings.organizations, settings.runner.users).await?
-    } else {
-        BTreeMap::new()
-    };
-    let hosts = Hosts::new(node::wall_clock(), |_| ONLY);
-    let steps = node::open_steps(settings, &node, users, hosts, start.step_umask).await?;
-    let (logged, steady) = (Some(store.clone()), SteadyClock::of_machine());
+    let organizations = settings.organizations.iter().map(|organization| &organization.id);
+    let users = step_users::open(&*store, organizations, settings.runner.users);
+    let runner_hosts = RunnerHosts::new(host::wall_clock(), |_| ONLY);
+    let (declarations, logs) = (reloading.declarations(), (logs, Archive::default()));
+    let host = ShardHost::open(settings, declarations, start.step_umask, logs, users, runner_hosts).await?;
     let realm_store = RealmStore {
         store: store.clone(),
         number: ONLY,
-        logged,
-        steady,
-        clock: node::wall_clock(),
+        logged: Some(store.clone()),
+        steady: SteadyClock::of_machine(),
+        clock: host::wall_clock(),
         log_keeper: None,
         steps_over_at: None,
         makes_admin: true,
         tickets: TicketLane::ONLY,
     };
-    let OpenedRealm { realm, first_admin } = realm::open_realm(settings, realm_store, &node, &steps).await?;
+    let (mut live, first_admin) = LiveRealm::open(&host, settings, realm_store).await?;
     store.started();
-    let reloading = Reloading::new(hangups, load, settings);
-    let mut live = LiveRealm::begin(realm, settings, &Archive::default(), reloading.declarations());
-    let realm = live.realm.clone();
-    let running = http::start(&listen, listeners, node.clone(), Served::Only(realm.clone()))
-        .map_err(|error| ServeError::listen(settings.listen, &error))?;
-    let operator_socket = open_operator_socket(settings, realm.clone(), steps.closes_data);
-    greeting::greet(settings, &running, &realm.accounts, &steps.isolation, first_admin.as_ref());
-    let only = realm.clone();
-    let context = ChoreContext {
-        node,
-        runner: steps.runner.clone(),
-        realms: Arc::new(move || vec![realm.clone()]),
-        organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
-        place_of: Box::new(move |_| LogPlace::Here(only.clone())),
-    };
-    let chores = node_chores::begin(context, &running, settings.environments.idle, metrics, reloading);
+    let running = host.listen(listeners, Served::Only(live.realm.clone()))?;
+    let operator_socket = open_operator_socket(settings, live.realm.clone(), host.closes_data);
+    greeting::greet(&host, &running, &live.realm.accounts, first_admin.as_ref());
+    let chores = node_chores::begin(&host, &running, reloading);
 
     signals.next().await;
-    chores.iter().for_each(tokio::task::JoinHandle::abort);
+    chores.iter().for_each(JoinHandle::abort);
     live.wind_down();
     if let Some(socket) = operator_socket {
         socket.close().await;
@@ -94,16 +77,12 @@ pub async fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), 
     let patience = settings.http.drain;
     let finish = async {
         let last_deliveries = live.finish_deliveries(patience);
-        tokio::join!(drain(running, patience), steps.runner.shut_down(patience), last_deliveries).1
+        tokio::join!(drain(running, patience), host.runner.shut_down(patience), last_deliveries).1
     };
-    let gone = stop(finish, &steps.runner, &mut signals).await;
+    let gone = stop(finish, &host.runner, &mut signals).await;
     live.write_last().await;
     store.close();
-    if !gone {
-        // Exit here, because dropping the runtime would wait for tasks that wait for these processes.
-        tracing::warn!("stopped, but some processes of steps could not be killed; the next start waits for their end");
-        std::process::exit(0);
-    }
+    exit_unless(gone);
     tracing::info!("stopped");
     Ok(())
 }

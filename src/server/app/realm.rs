@@ -8,8 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::error::ServeError;
-use super::node::{Steps, policy};
-use super::reconcile::Declarations;
+use super::host::{ShardHost, policy};
 use super::runner_host::{PipelineDefinitions, PipelineMasks, RunnerExecutor, RunnerHost};
 use super::{declarations, realm_chores, reconcile};
 use crate::backup::Backups;
@@ -17,14 +16,12 @@ use crate::config::{self, AnalysisEngine, Settings};
 use crate::http::{self, EventHubs, Node, RateLimits, Realm, Replaceable, StreamTiming, WallClock};
 use accounts::auth::{Accounts, AccountsError, Member, NewToken, Password, TokenText};
 use accounts::identities::Identities;
-use accounts::secrets;
-use accounts::secrets::{SecretError, Vault};
+use accounts::secrets::{self, SecretError, Vault};
 use accounts::sso::SingleSignOn;
 use ambient::steady_clock::SteadyClock;
 use analysis::fixes::{self, Fixes, Repositories};
 use analysis::llm::{ApiKey, LlmSettings};
 use analysis::service::{Analyses, EngineName, Engines, Masks, Sources};
-use delivery::archive::Archive;
 use delivery::registries::Registries;
 use delivery::runner::Runner;
 use domain::{Identifier, Now, PipelineKey, Timestamp};
@@ -60,12 +57,6 @@ pub struct RealmStore {
     pub tickets: TicketLane,
 }
 
-pub struct OpenedRealm {
-    pub realm: Realm,
-    /// Only at the first start.
-    pub first_admin: Option<FirstAdmin>,
-}
-
 /// The credentials of the first admin, shown once.
 pub struct FirstAdmin {
     pub organization: Identifier,
@@ -74,63 +65,119 @@ pub struct FirstAdmin {
     pub token: TokenText,
 }
 
-/// Opens the parts that use a store, and resumes unfinished work of the previous run. The settings contain only the
-/// organizations of this store.
-pub async fn open_realm(
+pub struct LiveRealm {
+    pub realm: Arc<Realm>,
+    chores: Vec<JoinHandle<()>>,
+    delivering: JoinHandle<()>,
+}
+
+impl LiveRealm {
+    /// Opens a realm, and begins its chores. Returns the credentials of the first admin at the first start. The settings
+    /// contain only the organizations of this store.
+    pub async fn open(
+        host: &ShardHost<'_>,
+        settings: &Settings,
+        store: RealmStore,
+    ) -> Result<(Self, Option<FirstAdmin>), ServeError> {
+        let (realm, first_admin) = open_realm(host, settings, store).await?;
+        let realm = Arc::new(realm);
+        let mut chores = realm_chores::begin(&realm, settings, &host.node.archive);
+        let keeping = reconcile::run(realm.clone(), settings.organizations.clone(), host.declarations.clone());
+        chores.push(actix_web::rt::spawn(keeping));
+        let webhooks = realm.webhooks.clone();
+        let delivering = actix_web::rt::spawn(async move { webhooks.run().await });
+        Ok((Self { realm, chores, delivering }, first_admin))
+    }
+
+    /// Stops background work; requests are still answered.
+    pub fn wind_down(&self) {
+        self.realm.analyses.close();
+        self.chores.iter().for_each(JoinHandle::abort);
+        self.realm.webhooks.stop();
+    }
+
+    /// Waits for current deliveries; pending ones are made after the next start.
+    pub async fn finish_deliveries(&mut self, patience: Duration) {
+        tokio::time::timeout(patience.min(LAST_DELIVERIES_MAX), &mut self.delivering).await.ok();
+    }
+
+    /// Writes updates that were deferred, after the last request.
+    pub async fn write_last(&self) {
+        if let Err(error) = self.realm.accounts.write_usage().await {
+            tracing::warn!(%error, "cannot write when tokens were last used");
+        }
+        if let Some(mut sealer) = Sealer::new(self.realm.events.clone())
+            && let Err(error) = sealer.seal().await
+        {
+            tracing::warn!(%error, "cannot seal the last events; the next start does");
+        }
+    }
+
+    /// Waits up to `patience` for deliveries and then for the requests in progress.
+    pub async fn settle(&mut self, patience: Duration) {
+        self.finish_deliveries(patience).await;
+        let idle = async {
+            // Every request holds a reference.
+            while Arc::strong_count(&self.realm) > 1 {
+                tokio::time::sleep(LOOKED_AT_EVERY).await;
+            }
+        };
+        tokio::time::timeout(patience, idle).await.ok();
+    }
+}
+
+/// Opens the parts that use a store, and resumes unfinished work of the previous run.
+async fn open_realm(
+    host: &ShardHost<'_>,
     settings: &Settings,
     RealmStore { store, number, logged, clock, steady, log_keeper, steps_over_at, makes_admin, tickets }: RealmStore,
-    node: &Node,
-    steps: &Steps,
-) -> Result<OpenedRealm, ServeError> {
+) -> Result<(Realm, Option<FirstAdmin>), ServeError> {
+    let (node, declared) = (&*host.node, settings.organizations.as_slice());
     let events = Events::new(store.clone());
     // Must happen before any event is added.
     events.repair_heads().await?;
-    declarations::log_changes(&*store, &settings.organizations)?;
-    let accounts = Accounts::open(store.clone(), declarations::members(&settings.organizations), clock()).await?;
+    declarations::log_changes(&*store, declared)?;
+    let accounts = Accounts::open(store.clone(), declarations::members(declared), clock()).await?;
     let accounts = accounts.with_limits(settings.auth.sign_ins, settings.auth.attempts);
-    accounts.apply_trust(declarations::trusted(&settings.organizations), clock()).await?;
+    accounts.apply_trust(declarations::trusted(declared), clock()).await?;
     let first_admin = if makes_admin { first_admin(&accounts, settings, clock()).await? } else { None };
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     let events = events.with_key(secrets::audit_key(&*store, &master).await?);
     let backups = logged.map(|logged| Backups::new(logged, node.logs.clone(), Some(master.fingerprint())));
     let vault = Arc::new(Vault::open(store.clone(), master)?);
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys, steady.clone())?;
-    let pipelines = Pipelines::open(store.clone(), declarations::pipelines(&settings.organizations), clock()).await?;
-    let known = settings.organizations.iter().map(|organization| &organization.id);
+    let pipelines = Pipelines::open(store.clone(), declarations::pipelines(declared), clock()).await?;
+    let known = declared.iter().map(|organization| &organization.id);
     if let Err(error) = delete_orphaned_secrets(&vault, &pipelines, known, clock()).await {
         tracing::warn!(%error, "cannot delete the secrets of deleted pipelines; the next start tries again");
     }
     let registries =
         Registries::open(store.clone(), pipelines.clone(), vault.clone(), node.git.clone(), config::read_step)?;
-    declarations::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
+    declarations::warn_of_unresolved(declared, &pipelines, &registries);
     let definitions = PipelineDefinitions { pipelines: pipelines.clone(), registries: registries.clone() };
-    let environments =
-        open_environments((settings, node), (store.clone(), tickets), clock.clone(), &steady, definitions)?;
+    let of = (settings, node);
+    let environments = open_environments(of, (store.clone(), tickets), clock.clone(), &steady, definitions)?;
     if let Some(keeper) = log_keeper {
         environments.set_log_keeper(keeper);
     }
-    let pipeline_masks = PipelineMasks::new(vault.clone());
-    let host = Arc::new(RunnerHost::new(
-        environments.clone(),
-        pipeline_masks.clone(),
-        clock.clone(),
-        store.clone(),
-        steps_over_at,
-    ));
-    steps.hosts.add(number, host);
+    let masks = PipelineMasks::new(vault.clone());
+    let runner_host = RunnerHost::new(environments.clone(), masks.clone(), store.clone(), steps_over_at);
+    host.runner_hosts.add(number, runner_host);
     // Must come before any other decision, so that stages of the previous run are not mistaken for stages of this one.
-    resume_deployments(&environments, &steps.runner).await?;
-    declarations::environments(&environments, &settings.organizations, &pipelines).await?;
+    resume_deployments(&environments, &host.runner).await?;
+    declarations::environments(&environments, declared, &pipelines).await?;
     // The actors of declared environments run on this thread; after dismissing them, the next request starts them on a
     // thread that serves requests. The first call only clears the mark that they were just used.
     environments.dismiss_unused();
     environments.dismiss_unused();
-    declarations::forget_gone((&environments, &pipelines), &*store, &settings.organizations, clock()).await?;
-    declarations::note_entries(&*store, &settings.organizations).await?;
-    declarations::warn_of_reserved_names(&settings.organizations, &pipelines, &environments)?;
-    let masks = analysis_masks(pipeline_masks);
+    declarations::forget_gone((&environments, &pipelines), &*store, declared, clock()).await?;
+    declarations::note_entries(&*store, declared).await?;
+    declarations::warn_of_reserved_names(declared, &pipelines, &environments)?;
+    let masks: Masks = Arc::new(move |pipeline: &PipelineKey| {
+        let mask = masks.mask(pipeline)?;
+        Ok(Arc::new(move |text: &str| mask.apply(text)))
+    });
     let repositories = Repositories { git: node.git.clone(), pipelines: pipelines.clone(), vault: vault.clone() };
-    let of = (settings, node);
     let analyses = open_analyses(of, store.clone(), &environments, masks.clone(), repositories.clone(), clock.clone())?;
     let dependencies = fixes::FixDependencies {
         repositories,
@@ -139,30 +186,29 @@ pub async fn open_realm(
         masks,
         clock: clock.clone(),
     };
-    let fixes = Fixes::new(dependencies, node.organizations);
-
-    let webhooks = open_webhooks((settings, node), store.clone(), vault.clone(), clock.clone())?;
+    let webhooks = open_webhooks(of, store.clone(), vault.clone(), clock.clone())?;
+    let timing = StreamTiming { heartbeat: settings.events.heartbeat, stall: settings.events.stall };
     let realm = Realm {
         store,
         environments,
         accounts,
-        organization_names: Replaceable::new(declarations::organization_names(&settings.organizations)),
+        organization_names: Replaceable::new(declarations::organization_names(declared)),
         idempotency,
         pipelines,
         registries,
         vault,
         webhooks,
         analyses,
-        fixes,
-        event_hubs: EventHubs::new(events.clone(), stream_timing(settings), node.organizations),
+        fixes: Fixes::new(dependencies, node.organizations),
+        event_hubs: EventHubs::new(events.clone(), timing, node.organizations),
         events,
-        sso: Replaceable::new(SingleSignOn::new(declarations::providers(&settings.organizations))),
-        identities: Replaceable::new(Identities::new(declarations::identities(&settings.organizations))),
+        sso: Replaceable::new(SingleSignOn::new(declarations::providers(declared))),
+        identities: Replaceable::new(Identities::new(declarations::identities(declared))),
         backups,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         clock,
     };
-    Ok(OpenedRealm { realm, first_admin })
+    Ok((realm, first_admin))
 }
 
 fn open_environments(
@@ -239,30 +285,8 @@ async fn first_admin(
     match make_first_admin(accounts, &member, now).await {
         Ok(first_admin) => Ok(Some(first_admin)),
         Err(AccountsError::Store(error)) => Err(error),
-        // These cannot happen: it is the first token, for an existing member.
-        Err(
-            AccountsError::TooManyTokens(_)
-            | AccountsError::TokenNotFound
-            | AccountsError::TooManyMembers
-            | AccountsError::MemberExists
-            | AccountsError::MemberNotFound
-            | AccountsError::LastAdmin
-            | AccountsError::NoLongerAdmin
-            | AccountsError::InvalidCredentials
-            | AccountsError::Crowded
-            | AccountsError::InvitationNotFound
-            | AccountsError::MemberDisabled
-            | AccountsError::PasswordIsName
-            | AccountsError::SignInNotFound
-            | AccountsError::ExchangedTooOften
-            | AccountsError::TooManyExchanged(_)
-            | AccountsError::NotForJobs
-            | AccountsError::MemberForJobs
-            | AccountsError::NoPassword
-            | AccountsError::InvitationDenied
-            | AccountsError::NoLongerTrusted
-            | AccountsError::AboveProvider,
-        ) => Ok(None),
+        // Nothing else can fail: it is the first token, for an existing member.
+        Err(_) => Ok(None),
     }
 }
 
@@ -279,10 +303,6 @@ async fn make_first_admin(accounts: &Accounts, member: &Member, now: Timestamp) 
     };
     let open = accounts.create_token(new, Cause::system(now), |_, _| ()).await?;
     Ok(FirstAdmin { organization, name, password, token: open.text })
-}
-
-fn stream_timing(settings: &Settings) -> StreamTiming {
-    StreamTiming { heartbeat: settings.events.heartbeat, stall: settings.events.stall }
 }
 
 /// Opens the analyses with their sources, and resumes those that the previous run left unfinished.
@@ -328,14 +348,6 @@ fn analysis_engines(settings: &Settings) -> Engines {
     Engines { default, llm }
 }
 
-/// Masks all secrets that the steps of a pipeline may have seen.
-fn analysis_masks(masks: PipelineMasks) -> Masks {
-    Arc::new(move |pipeline: &PipelineKey| {
-        let mask = masks.mask(pipeline)?;
-        Ok(Arc::new(move |text: &str| mask.apply(text)))
-    })
-}
-
 /// Deletes the secrets of pipelines whose deletion was interrupted by a crash.
 async fn delete_orphaned_secrets(
     vault: &Vault,
@@ -352,61 +364,6 @@ async fn delete_orphaned_secrets(
         }
     }
     Ok(())
-}
-
-pub struct LiveRealm {
-    pub realm: Arc<Realm>,
-    chores: Vec<JoinHandle<()>>,
-    delivering: JoinHandle<()>,
-}
-
-impl LiveRealm {
-    /// `declarations`: the current declarations of all organization files.
-    pub fn begin(realm: Realm, settings: &Settings, archive: &Archive, declarations: Declarations) -> Self {
-        let realm = Arc::new(realm);
-        let mut chores = realm_chores::begin(&realm, settings, archive);
-        let keeping = reconcile::run(realm.clone(), settings.organizations.clone(), declarations);
-        chores.push(actix_web::rt::spawn(keeping));
-        let webhooks = realm.webhooks.clone();
-        let delivering = actix_web::rt::spawn(async move { webhooks.run().await });
-        Self { realm, chores, delivering }
-    }
-
-    /// Stops background work; requests are still answered.
-    pub fn wind_down(&self) {
-        self.realm.analyses.close();
-        self.chores.iter().for_each(JoinHandle::abort);
-        self.realm.webhooks.stop();
-    }
-
-    /// Waits for current deliveries; pending ones are made after the next start.
-    pub async fn finish_deliveries(&mut self, patience: Duration) {
-        tokio::time::timeout(patience.min(LAST_DELIVERIES_MAX), &mut self.delivering).await.ok();
-    }
-
-    /// Writes updates that were deferred, after the last request.
-    pub async fn write_last(&self) {
-        if let Err(error) = self.realm.accounts.write_usage().await {
-            tracing::warn!(%error, "cannot write when tokens were last used");
-        }
-        if let Some(mut sealer) = Sealer::new(self.realm.events.clone())
-            && let Err(error) = sealer.seal().await
-        {
-            tracing::warn!(%error, "cannot seal the last events; the next start does");
-        }
-    }
-
-    /// Waits up to `patience` for deliveries and then for the requests in progress.
-    pub async fn settle(&mut self, patience: Duration) {
-        self.finish_deliveries(patience).await;
-        let idle = async {
-            // Every request holds a reference.
-            while Arc::strong_count(&self.realm) > 1 {
-                tokio::time::sleep(LOOKED_AT_EVERY).await;
-            }
-        };
-        tokio::time::timeout(patience, idle).await.ok();
-    }
 }
 
 #[cfg(test)]

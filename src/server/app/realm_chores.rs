@@ -58,17 +58,40 @@ pub fn chore(work: impl Future<Output = ()> + 'static) -> JoinHandle<()> {
     actix_web::rt::spawn(work.boxed_local())
 }
 
-async fn write_usage(realm: Arc<Realm>) {
-    let mut retries = Retries::new(SWEEP_BACKOFF);
-    let mut pause = USAGE_WRITTEN_EVERY;
+/// Does the work at this interval.
+pub async fn every(interval: Duration, mut work: impl FnMut()) {
+    let mut rounds = tokio::time::interval(interval);
     loop {
-        tokio::time::sleep(pause).await;
-        let written = realm.accounts.write_usage().await;
-        if let Err(error) = &written {
-            tracing::warn!(%error, "cannot write when tokens were last used; trying again");
-        }
-        pause = pause_after(written.is_ok(), &mut retries, USAGE_WRITTEN_EVERY);
+        rounds.tick().await;
+        work();
     }
+}
+
+/// Repeats the work with this pause, and longer ones while it fails.
+async fn repeat(pause: Duration, mut work: impl AsyncFnMut() -> bool) {
+    let mut retries = Retries::new(SWEEP_BACKOFF);
+    loop {
+        let worked = work().await;
+        tokio::time::sleep(pause_after(worked, &mut retries, pause)).await;
+    }
+}
+
+pub fn pause_after(worked: bool, retries: &mut Retries, pause: Duration) -> Duration {
+    if worked {
+        retries.worked();
+        return pause;
+    }
+    retries.failed()
+}
+
+async fn write_usage(realm: Arc<Realm>) {
+    let work = async || {
+        let written = realm.accounts.write_usage().await;
+        let failed = |error: &_| tracing::warn!(%error, "cannot write when tokens were last used; trying again");
+        written.inspect_err(failed).is_ok()
+    };
+    tokio::time::sleep(USAGE_WRITTEN_EVERY).await;
+    repeat(USAGE_WRITTEN_EVERY, work).await;
 }
 
 /// Ends sessions when they expire, and resumes pools whose waiters are from before the start.
@@ -81,12 +104,12 @@ async fn keep_time(realm: Arc<Realm>) {
 
 /// A separate task, since a million keys take a while.
 async fn sweep_keys(realm: Arc<Realm>) {
-    let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut rounds = tokio::time::interval(KEYS_SWEPT_EVERY);
+    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut retries = Retries::new(SWEEP_BACKOFF);
     loop {
         tokio::select! {
-            _ = every.tick() => {}
+            _ = rounds.tick() => {}
             () = realm.idempotency.too_many() => {}
         }
         let swept = realm.idempotency.sweep().await;
@@ -104,45 +127,36 @@ async fn sweep_keys(realm: Arc<Realm>) {
 
 /// Drops sign-ins, invitations and tokens that have expired.
 async fn sweep_sign_ins(realm: Arc<Realm>) {
-    let mut retries = Retries::new(SWEEP_BACKOFF);
-    loop {
-        let now = (realm.clock)();
-        let accounts = &realm.accounts;
-        let swept = async {
-            let (sign_ins, invitations) = (accounts.sweep_sign_ins(now).await?, accounts.sweep_invitations(now).await?);
-            let (tokens, of_jobs) = (accounts.sweep_tokens(now).await?, accounts.sweep_exchanged(now).await?);
-            Ok((sign_ins, invitations, tokens, of_jobs))
-        };
-        let swept = swept.await;
-        let worked = swept.is_ok();
-        match swept {
-            Ok((0, 0, 0, 0)) => {}
-            Ok((sign_ins, invitations, tokens, of_jobs)) => {
-                tracing::info!(sign_ins, invitations, tokens, of_jobs, "dropped what had expired");
-            }
-            Err(error) => {
-                let error: StoreError = error;
-                tracing::warn!(%error, "cannot drop expired sign-ins; the next sweep tries again");
-            }
+    let sweep = async || {
+        let (accounts, now) = (&realm.accounts, (realm.clock)());
+        let (sign_ins, invitations) = (accounts.sweep_sign_ins(now).await?, accounts.sweep_invitations(now).await?);
+        let (tokens, of_jobs) = (accounts.sweep_tokens(now).await?, accounts.sweep_exchanged(now).await?);
+        if (sign_ins, invitations, tokens, of_jobs) != (0, 0, 0, 0) {
+            tracing::info!(sign_ins, invitations, tokens, of_jobs, "dropped what had expired");
         }
-        tokio::time::sleep(pause_after(worked, &mut retries, SIGN_INS_SWEPT_EVERY)).await;
-    }
+        Ok(())
+    };
+    let failed =
+        |error: &StoreError| tracing::warn!(%error, "cannot drop expired sign-ins; the next sweep tries again");
+    repeat(SIGN_INS_SWEPT_EVERY, async || sweep().await.inspect_err(failed).is_ok()).await;
 }
 
 /// A separate task, because sweeping may take a while.
 async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
     let mut sweeper = Sweeper::new(realm.events.clone(), retention);
-    let mut retries = Retries::new(SWEEP_BACKOFF);
-    loop {
-        let swept = sweeper.sweep((realm.clock)(), |organization| realm.webhooks.floor(organization)).await;
-        let worked = swept.is_ok();
-        match swept {
-            Ok(0) => {}
-            Ok(dropped) => tracing::info!(dropped, "dropped old or surplus events"),
-            Err(error) => tracing::warn!(%error, "cannot drop old events; the next sweep tries again"),
+    let work = async || match sweeper.sweep((realm.clock)(), |organization| realm.webhooks.floor(organization)).await {
+        Ok(dropped) => {
+            if dropped > 0 {
+                tracing::info!(dropped, "dropped old or surplus events");
+            }
+            true
         }
-        tokio::time::sleep(pause_after(worked, &mut retries, EVENTS_SWEPT_EVERY)).await;
-    }
+        Err(error) => {
+            tracing::warn!(%error, "cannot drop old events; the next sweep tries again");
+            false
+        }
+    };
+    repeat(EVENTS_SWEPT_EVERY, work).await;
 }
 
 /// Seals new events, at most once per interval.
@@ -166,19 +180,8 @@ async fn seal_events(realm: Arc<Realm>) {
 
 /// Removes logs of dropped deployments from the store of logs.
 async fn remove_dropped_logs(realm: Arc<Realm>, archive: Archive) {
-    let (mut retries, mut removal) = (Retries::new(SWEEP_BACKOFF), DroppedLogRemoval::default());
-    loop {
-        let worked = removal.round(&(&*realm, &archive)).await;
-        tokio::time::sleep(pause_after(worked, &mut retries, FILES_SWEPT_EVERY)).await;
-    }
-}
-
-pub fn pause_after(worked: bool, retries: &mut Retries, pause: Duration) -> Duration {
-    if worked {
-        retries.worked();
-        return pause;
-    }
-    retries.failed()
+    let mut removal = DroppedLogRemoval::default();
+    repeat(FILES_SWEPT_EVERY, async || removal.round(&(&*realm, &archive)).await).await;
 }
 
 fn retention(settings: &Settings) -> Retention {

@@ -18,7 +18,7 @@ use ambient::backoff::{Backoff, Retries};
 use delivery::registries::Registries;
 use delivery::runner::{Host, Mask, Runner, SharedMasks, StageJob, StepInputs, Variable};
 use domain::{
-    BeginStage, DeploymentId, EndStage, EnvironmentKey, Identifier, PipelineKey, PipelineNow, ReportSteps,
+    BeginStage, Command, DeploymentId, EndStage, EnvironmentKey, Identifier, PipelineKey, PipelineNow, ReportSteps,
     StageAttempt, StageEnd, StageOrder, StepRun, Swept, Timestamp, VariableName,
 };
 use locks::pipelines::Pipelines;
@@ -29,6 +29,7 @@ use store::Store;
 const REPORTS_MAX: usize = 256;
 /// The pauses before a failed report is retried.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+
 /// The definitions that deployments start with: pipelines including their registry steps. A deleted pipeline counts as
 /// stopped.
 pub struct PipelineDefinitions {
@@ -71,7 +72,6 @@ impl Executor for RunnerExecutor {
 pub struct RunnerHost {
     environments: Environments,
     masks: PipelineMasks,
-    clock: WallClock,
     store: Arc<dyn Store>,
     steps_over_at: Option<Instant>,
     reports: mpsc::Sender<Report>,
@@ -85,7 +85,6 @@ impl RunnerHost {
     pub fn new(
         environments: Environments,
         masks: PipelineMasks,
-        clock: WallClock,
         store: Arc<dyn Store>,
         steps_over_at: Option<Instant>,
     ) -> Self {
@@ -95,38 +94,33 @@ impl RunnerHost {
                 actix_web::rt::spawn(report());
             }
         });
-        Self { environments, masks, clock, store, steps_over_at, reports }
+        Self { environments, masks, store, steps_over_at, reports }
     }
 
     /// Sends a report once. `None` if the outcome is unknown.
-    async fn report<F>(&self, tell: impl FnOnce(Environments) -> F + Send + 'static) -> Option<Result<(), Failure>>
-    where
-        F: Future<Output = Result<(), Failure>> + 'static,
-    {
+    async fn report(
+        &self,
+        environment: &EnvironmentKey,
+        report: impl Command<Reply = ()>,
+    ) -> Option<Result<(), Failure>> {
         let (reply, answer) = oneshot::channel();
-        let environments = self.environments.clone();
-        let report: Report = Box::new(move || {
-            let outcome = tell(environments);
-            async move { _ = reply.send(outcome.await) }.boxed_local()
-        });
-        self.reports.send(report).await.ok()?;
+        let (environments, key) = (self.environments.clone(), environment.clone());
+        let ask = || async move { _ = reply.send(environments.ask(&key, report).await) }.boxed_local();
+        self.reports.send(Box::new(ask)).await.ok()?;
         answer.await.ok()
     }
 
     /// Retries until the report is accepted or rejected. Returns whether it was accepted; a rejected report is
     /// outdated.
-    async fn report_until_decided<F>(
+    async fn report_until_decided(
         &self,
         environment: &EnvironmentKey,
         of: DeploymentId,
-        tell: impl Fn(Environments) -> F + Clone + Send + 'static,
-    ) -> bool
-    where
-        F: Future<Output = Result<(), Failure>> + 'static,
-    {
+        report: impl Command<Reply = ()> + Clone + Sync,
+    ) -> bool {
         let mut retries = Retries::new(BACKOFF);
         loop {
-            let error = match self.report(tell.clone()).await {
+            let error = match self.report(environment, report.clone()).await {
                 Some(Ok(())) => return true,
                 Some(Err(Failure::Rejected(_))) => return false,
                 Some(Err(failure)) => failure.to_string(),
@@ -155,23 +149,79 @@ impl RunnerHost {
         let active = found.record.stages.iter().enumerate().find(|(_, stage)| stage.status.is_active());
         active.map(|(stage, run)| StageAttempt { deployment, stage, attempt: run.attempt })
     }
+
+    async fn inputs(&self, job: &StageJob) -> Result<StepInputs, String> {
+        let variable =
+            |name: &VariableName, value: String| Variable { name: name.to_string(), value: Zeroizing::new(value) };
+        let plain = job.order.blueprint.variables.iter().chain(&job.order.configuration.variables);
+        let mut variables: Vec<_> = plain.map(|(name, value)| variable(name, value.to_string())).collect();
+        let (masks, pipeline) = (self.masks.clone(), job.environment.pipeline.clone());
+        let opened = tokio::task::spawn_blocking(move || masks.for_steps(&pipeline)).await;
+        let secrets = opened.map_err(|error| error.to_string()).and_then(|opened| opened.map_err(|e| e.to_string()));
+        let secrets = secrets.map_err(|error| {
+            tracing::error!(environment = %job.environment, error, "cannot decrypt the secrets of a pipeline");
+            "its secrets cannot be decrypted; the server's log says why".to_owned()
+        })?;
+        variables.extend(secrets.by_name.iter().map(|(name, value)| variable(name, value.reveal().to_owned())));
+        Ok(StepInputs { variables, mask: secrets.mask? })
+    }
+
+    async fn begun(&self, job: &StageJob) -> bool {
+        let of = attempt(job);
+        self.report_until_decided(&job.environment, of.deployment, BeginStage(of)).await
+    }
+
+    /// If the parts cannot be read, another node has taken the shard, and this process is about to end.
+    fn log_part(&self, job: &StageJob) -> u32 {
+        let parts = self.environments.log_parts(&job.environment.pipeline.organization, job.order.deployment);
+        parts.ok().and_then(|parts| parts.last().map(|part| part.number)).unwrap_or_default()
+    }
+
+    /// Not retried, since the next report includes this one.
+    async fn progress(&self, job: &StageJob, steps: Vec<StepRun>) {
+        self.report(&job.environment, ReportSteps { of: attempt(job), steps }).await;
+    }
+
+    async fn ended(&self, job: &StageJob, end: StageEnd, steps: Vec<StepRun>) {
+        let (environment, of) = (&job.environment, attempt(job));
+        if let StageEnd::Failed(reason) = &end {
+            let stage = job.order.blueprint.stages.get(of.stage).map_or("", |stage| stage.name.as_str());
+            tracing::info!(%environment, deployment = %of.deployment, stage, %reason, "a stage failed");
+        }
+        self.report_until_decided(environment, of.deployment, EndStage { of, end, steps }).await;
+    }
+
+    async fn swept(&self, environment: &EnvironmentKey, deployment: DeploymentId) {
+        if let Some(over) = self.steps_over_at {
+            tokio::time::sleep_until(over).await;
+        }
+        // Names the current attempt, so that a retried report cannot apply to a later one.
+        let Some(of) = self.active_attempt(environment, deployment).await else { return };
+        tracing::info!(%environment, %deployment, "all processes of an interrupted deployment have ended");
+        self.report_until_decided(environment, deployment, Swept(of)).await;
+    }
+}
+
+fn attempt(job: &StageJob) -> StageAttempt {
+    let StageOrder { deployment, stage, attempt, .. } = job.order;
+    StageAttempt { deployment, stage, attempt }
 }
 
 /// The hosts of all realms of this process; each organization's stages report to their own host.
-pub struct Hosts {
+pub struct RunnerHosts {
     number_of: Box<dyn Fn(&Identifier) -> u16 + Send + Sync>,
     clock: WallClock,
     hosts: RwLock<HashMap<u16, Arc<RunnerHost>>>,
 }
 
-impl Hosts {
+impl RunnerHosts {
     /// `number_of` returns the number of an organization's host.
     pub fn new(clock: WallClock, number_of: impl Fn(&Identifier) -> u16 + Send + Sync + 'static) -> Self {
         Self { number_of: Box::new(number_of), clock, hosts: RwLock::default() }
     }
 
-    pub fn add(&self, number: u16, host: Arc<RunnerHost>) {
-        self.hosts.write().insert(number, host);
+    pub fn add(&self, number: u16, host: RunnerHost) {
+        self.hosts.write().insert(number, Arc::new(host));
     }
 
     pub fn remove(&self, number: u16) {
@@ -185,7 +235,7 @@ impl Hosts {
     }
 }
 
-impl Host for Hosts {
+impl Host for RunnerHosts {
     fn inputs<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, Result<StepInputs, String>> {
         async move {
             match self.of(&job.environment) {
@@ -238,96 +288,7 @@ impl Host for Hosts {
     }
 
     fn may_act(&self, environment: &EnvironmentKey) -> bool {
-        self.of(environment).is_some_and(|host| host.may_act(environment))
-    }
-
-    fn now(&self) -> Timestamp {
-        (self.clock)()
-    }
-}
-
-fn attempt(job: &StageJob) -> StageAttempt {
-    let StageOrder { deployment, stage, attempt, .. } = job.order;
-    StageAttempt { deployment, stage, attempt }
-}
-
-impl Host for RunnerHost {
-    fn inputs<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, Result<StepInputs, String>> {
-        async move {
-            let variable =
-                |name: &VariableName, value: String| Variable { name: name.to_string(), value: Zeroizing::new(value) };
-            let plain = job.order.blueprint.variables.iter().chain(&job.order.configuration.variables);
-            let mut variables: Vec<_> = plain.map(|(name, value)| variable(name, value.to_string())).collect();
-            let (masks, pipeline) = (self.masks.clone(), job.environment.pipeline.clone());
-            let opened = tokio::task::spawn_blocking(move || masks.for_steps(&pipeline)).await;
-            let secrets =
-                opened.map_err(|error| error.to_string()).and_then(|opened| opened.map_err(|e| e.to_string()));
-            let secrets = secrets.map_err(|error| {
-                tracing::error!(environment = %job.environment, error, "cannot decrypt the secrets of a pipeline");
-                "its secrets cannot be decrypted; the server's log says why".to_owned()
-            })?;
-            variables.extend(secrets.by_name.iter().map(|(name, value)| variable(name, value.reveal().to_owned())));
-            Ok(StepInputs { variables, mask: secrets.mask? })
-        }
-        .boxed()
-    }
-
-    fn begun<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, bool> {
-        let (key, of) = (job.environment.clone(), attempt(job));
-        let tell = move |environments: Environments| {
-            let key = key.clone();
-            async move { environments.ask(&key, BeginStage(of)).await }
-        };
-        self.report_until_decided(&job.environment, of.deployment, tell).boxed()
-    }
-
-    /// If the parts cannot be read, another node has taken the shard, and this process is about to end.
-    fn log_part(&self, job: &StageJob) -> u32 {
-        let parts = self.environments.log_parts(&job.environment.pipeline.organization, job.order.deployment);
-        parts.ok().and_then(|parts| parts.last().map(|part| part.number)).unwrap_or_default()
-    }
-
-    /// Not retried, since the next report includes this one.
-    fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
-        let (key, of) = (job.environment.clone(), attempt(job));
-        let tell =
-            move |environments: Environments| async move { environments.ask(&key, ReportSteps { of, steps }).await };
-        self.report(tell).map(|_| ()).boxed()
-    }
-
-    fn ended<'a>(&'a self, job: &'a StageJob, end: StageEnd, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
-        let (key, of) = (job.environment.clone(), attempt(job));
-        if let StageEnd::Failed(reason) = &end {
-            let stage = job.order.blueprint.stages.get(of.stage).map_or("", |stage| stage.name.as_str());
-            tracing::info!(environment = %key, deployment = %of.deployment, stage, %reason, "a stage failed");
-        }
-        let tell = move |environments: Environments| {
-            let (key, end) = (key.clone(), EndStage { of, end: end.clone(), steps: steps.clone() });
-            async move { environments.ask(&key, end).await }
-        };
-        self.report_until_decided(&job.environment, of.deployment, tell).map(|_| ()).boxed()
-    }
-
-    fn swept<'a>(&'a self, environment: &'a EnvironmentKey, deployment: DeploymentId) -> BoxFuture<'a, ()> {
-        async move {
-            if let Some(over) = self.steps_over_at {
-                tokio::time::sleep_until(over).await;
-            }
-            // Names the current attempt, so that a retried report cannot apply to a later one.
-            let Some(of) = self.active_attempt(environment, deployment).await else { return };
-            tracing::info!(%environment, %deployment, "all processes of an interrupted deployment have ended");
-            let key = environment.clone();
-            let tell = move |environments: Environments| {
-                let key = key.clone();
-                async move { environments.ask(&key, Swept(of)).await }
-            };
-            self.report_until_decided(environment, deployment, tell).await;
-        }
-        .boxed()
-    }
-
-    fn may_act(&self, _: &EnvironmentKey) -> bool {
-        self.store.is_current()
+        self.of(environment).is_some_and(|host| host.store.is_current())
     }
 
     fn now(&self) -> Timestamp {

@@ -28,6 +28,14 @@ pub async fn stop(finish: impl Future<Output = bool>, runner: &Runner, signals: 
     }
 }
 
+/// Exits unless all processes of steps have ended: dropping the runtime would wait for tasks that wait for them.
+pub fn exit_unless(gone: bool) {
+    if !gone {
+        tracing::warn!("stopped, but some processes of steps could not be killed; the next start waits for their end");
+        std::process::exit(0);
+    }
+}
+
 /// Answers the requests in flight, for up to `patience`.
 pub async fn drain(running: RunningServer, patience: Duration) {
     let left = running.drain(patience).await;

@@ -9,13 +9,12 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::error::ServeError;
-use crate::config::{Organization, UserRange};
+use crate::config::UserRange;
 use domain::Identifier;
 use store::keys::STEP_USERS;
 use store::record::{self, Record};
 use store::{Batch, Store, StoreError, commit_durably, end_of_prefix, sync_dir};
 
-/// The keys of the records: `ru/{organization}`.
 /// In the data directory of a node of a cluster.
 const FILE: &str = "step-users";
 const FILE_BEING_WRITTEN: &str = "step-users.new";
@@ -45,23 +44,14 @@ impl Record<'_> for StepUser {
     }
 }
 
-/// The users of these organizations; assigns and stores missing ones.
-pub async fn open(
+/// The users of these organizations; assigns and stores missing ones, under the keys `ru/{organization}`.
+pub async fn open<'a>(
     store: &dyn Store,
-    organizations: &[Organization],
-    range: UserRange,
-) -> Result<BTreeMap<Identifier, u32>, ServeError> {
-    let organizations: Vec<_> = organizations.iter().map(|organization| &organization.id).collect();
-    keep(store, &organizations, range).await
-}
-
-async fn keep(
-    store: &dyn Store,
-    organizations: &[&Identifier],
+    organizations: impl IntoIterator<Item = &'a Identifier>,
     range: UserRange,
 ) -> Result<BTreeMap<Identifier, u32>, ServeError> {
     let known = known(store)?;
-    let users = assign(&known, organizations, range).map_err(ServeError::Isolation)?;
+    let users = assign(&known, organizations, range)?;
     let mut batch = Batch::default();
     for (organization, id) in users.iter().filter(|(organization, id)| known.get(organization.as_str()) != Some(id)) {
         batch.put([STEP_USERS, organization.as_str().as_bytes()].concat(), record::encode(&StepUser { id: *id }));
@@ -71,9 +61,9 @@ async fn keep(
 }
 
 /// The same for a node of a cluster, which has its own files and therefore its own users.
-pub fn open_in(
+pub fn open_in<'a>(
     data_dir: &Path,
-    organizations: &[Organization],
+    organizations: impl IntoIterator<Item = &'a Identifier>,
     range: UserRange,
 ) -> Result<BTreeMap<Identifier, u32>, ServeError> {
     let file = data_dir.join(FILE);
@@ -82,8 +72,7 @@ pub fn open_in(
         Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
         Err(error) => return Err(error.into()),
     };
-    let organizations: Vec<_> = organizations.iter().map(|organization| &organization.id).collect();
-    let users = assign(&known, &organizations, range).map_err(ServeError::Isolation)?;
+    let users = assign(&known, organizations, range)?;
     let mut all = known.clone();
     all.extend(users.iter().map(|(organization, id)| (organization.as_str().to_owned(), *id)));
     if all != known {
@@ -107,11 +96,11 @@ fn known(store: &dyn Store) -> Result<BTreeMap<String, u32>, StoreError> {
 }
 
 /// An organization keeps its user if the range contains it; others get the lowest user that nobody ever had.
-fn assign(
+fn assign<'a>(
     known: &BTreeMap<String, u32>,
-    organizations: &[&Identifier],
+    organizations: impl IntoIterator<Item = &'a Identifier>,
     range: UserRange,
-) -> Result<BTreeMap<Identifier, u32>, String> {
+) -> Result<BTreeMap<Identifier, u32>, ServeError> {
     let taken: BTreeSet<u32> = known.values().copied().collect();
     let mut free = (range.first..=range.last).filter(|id| !taken.contains(id));
     let mut users = BTreeMap::new();
@@ -119,9 +108,10 @@ fn assign(
         let kept = known.get(organization.as_str()).copied().filter(|id| (range.first..=range.last).contains(id));
         let Some(id) = kept.or_else(|| free.next()) else {
             let advice = "each organization keeps its own for ever; widen the range";
-            return Err(format!("runner.user_range has no user left for the steps of `{organization}`: {advice}"));
+            let refusal = format!("runner.user_range has no user left for the steps of `{organization}`: {advice}");
+            return Err(ServeError::Isolation(refusal));
         };
-        users.insert((*organization).clone(), id);
+        users.insert(organization.clone(), id);
     }
     Ok(users)
 }
@@ -142,14 +132,14 @@ mod tests {
         let store = MemoryStore::default();
         let (acme, beta, gamma) = (id("acme"), id("beta"), id("gamma"));
         let range = UserRange { first: 5_000, last: 5_002 };
-        let users = keep(&store, &[&acme, &beta], range).await.unwrap();
+        let users = open(&store, [&acme, &beta], range).await.unwrap();
         assert_eq!(users.values().copied().collect::<Vec<_>>(), [5_000, 5_001]);
         // Without `acme`, then with it again.
-        let users = keep(&store, &[&gamma, &beta], range).await.unwrap();
+        let users = open(&store, [&gamma, &beta], range).await.unwrap();
         assert_eq!((users[&gamma], users[&beta]), (5_002, 5_001));
-        let users = keep(&store, &[&beta, &acme], range).await.unwrap();
+        let users = open(&store, [&beta, &acme], range).await.unwrap();
         assert_eq!((users[&acme], users[&beta]), (5_000, 5_001));
-        let refused = keep(&store, &[&id("delta")], range).await.unwrap_err().to_string();
+        let refused = open(&store, [&id("delta")], range).await.unwrap_err().to_string();
         assert!(refused.contains("no user left for the steps of `delta`"), "{refused}");
     }
 
@@ -157,8 +147,8 @@ mod tests {
     async fn another_range_gives_other_users() {
         let store = MemoryStore::default();
         let (acme, beta) = (id("acme"), id("beta"));
-        keep(&store, &[&acme], UserRange { first: 5_000, last: 5_000 }).await.unwrap();
-        let users = keep(&store, &[&beta, &acme], UserRange { first: 6_000, last: 6_009 }).await.unwrap();
+        open(&store, [&acme], UserRange { first: 5_000, last: 5_000 }).await.unwrap();
+        let users = open(&store, [&beta, &acme], UserRange { first: 6_000, last: 6_009 }).await.unwrap();
         assert_eq!((users[&beta], users[&acme]), (6_000, 6_001));
     }
 }

@@ -3,10 +3,10 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::stream::{About, BackupWriter, Header, Totals};
 use delivery::logs::Logs;
+use shares::{Limited, LimitedPermit};
 use store::{CopyError, FORMAT_NUMBER, LoggedStore};
 
 /// Why there is no backup: each message completes "the backup failed: ".
@@ -59,7 +59,7 @@ pub struct Backups {
     store: Arc<LoggedStore>,
     logs: Logs,
     master_key: Option<String>,
-    running: Arc<AtomicBool>,
+    running: Limited<()>,
 }
 
 /// The right to take a backup, until dropped.
@@ -67,35 +67,26 @@ pub struct Taking {
     store: Arc<LoggedStore>,
     logs: Logs,
     about: About,
-    running: Arc<AtomicBool>,
+    _running: LimitedPermit<()>,
 }
 
 impl Backups {
     /// `master_key` is the key's fingerprint.
     pub fn new(store: Arc<LoggedStore>, logs: Logs, master_key: Option<String>) -> Self {
-        Self { store, logs, master_key, running: Arc::default() }
+        Self { store, logs, master_key, running: Limited::new(1) }
     }
 
     pub fn begin(&self, created_at: String, organizations: Vec<String>) -> Result<Taking, InProgress> {
-        if self.running.swap(true, Ordering::AcqRel) {
-            return Err(InProgress);
-        }
+        let running = self.running.try_acquire(()).map_err(|_| InProgress)?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let about = About { version, created_at, organizations, master_key: self.master_key.clone() };
-        let (store, logs, running) = (self.store.clone(), self.logs.clone(), self.running.clone());
-        Ok(Taking { store, logs, about, running })
+        Ok(Taking { store: self.store.clone(), logs: self.logs.clone(), about, _running: running })
     }
 }
 
 impl Taking {
     /// Blocks until everything is written.
     pub fn write_to(self, out: impl Write) -> Result<Totals, MakeError> {
-        make(&self.store, &self.logs, self.about.clone(), out)
-    }
-}
-
-impl Drop for Taking {
-    fn drop(&mut self) {
-        self.running.store(false, Ordering::Release);
+        make(&self.store, &self.logs, self.about, out)
     }
 }

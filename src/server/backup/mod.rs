@@ -13,6 +13,6 @@ mod stream;
 mod tests;
 
 pub use backups::{Backups, InProgress, MakeError, Taking, make};
-pub use restore::{RestoreError, Restored, restore};
+pub use restore::{Restored, restore};
 pub use save::{SaveError, Saved, check_new, open, save, save_to};
 pub use stream::{About, Header, Totals};

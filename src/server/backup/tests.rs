@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::restore::RestoreError;
 use super::stream::{About, BackupReader, BackupWriter, Fault, Header, Kind, Part, frame};
 use super::*;
 use delivery::logs::Logs;

@@ -8,19 +8,19 @@ use std::sync::Arc;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::complain;
 use super::environment::Variables;
-use super::operator_socket::{self, SocketError};
-use crate::config::{self, Cluster, Flags, Settings};
+use super::{Failed, check_exists, load, operator_socket, start_logging};
+use crate::app;
+use crate::config::{Flags, Settings};
 use crate::http::AuditView;
-use crate::{app, telemetry};
-use accounts::secrets::{self, FoundAuditKey};
+use accounts::secrets::FoundAuditKey;
 use client::api::Api;
 use client::commands::audit::{self as words, EXIT_CANNOT};
 use client::connection::options::Options;
 use client::failure::Failure;
 use domain::Identifier;
-use events::{AuditReport, Events, Expectation};
+use events::{AuditReport, Expectation};
+use store::OpenError;
 
 /// A report has some hundred bytes, and a server at most some thousand organizations.
 const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -74,39 +74,6 @@ pub struct Verify {
     options: Options,
 }
 
-/// Why the verification was not possible: one sentence that says what to do.
-#[derive(Debug, thiserror::Error)]
-enum VerifyError {
-    #[error("data directory {0} does not exist; name the server's with --data-dir")]
-    NoData(PathBuf),
-    #[error(
-        "data directory {path} is in use by {holder}, which has no socket; stop it, or copy the directory and verify the copy"
-    )]
-    InUse { path: PathBuf, holder: store::Holder },
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    #[error("the server of {0} gave no answer that can be read; update it, or stop it")]
-    NoAnswer(PathBuf),
-    #[error(transparent)]
-    Open(store::OpenError),
-    #[error("--expect {given:?} {why}")]
-    Expectation { given: String, why: domain::Malformed },
-    #[error("--expect applies to one organization, and there are {0}; select it with --organization")]
-    WhichOrganization(usize),
-    #[error("organization {0:?} has no events; without --organization, all organizations are verified")]
-    NoSuchOrganization(String),
-    #[error("data directory {0} has no events: there is nothing to verify; name the server's with --data-dir")]
-    NoEvents(PathBuf),
-    #[error(transparent)]
-    Secrets(#[from] secrets::OpenError),
-    #[error(transparent)]
-    Store(#[from] store::StoreError),
-    #[error("the cluster has no events: there is nothing to verify")]
-    NoEventsInCluster,
-    #[error(transparent)]
-    Cluster(#[from] app::ClusterError),
-}
-
 impl Command {
     /// LOCKKEEPER_URL and the default profile do not count: whoever has set them and names a data directory means the
     /// directory.
@@ -116,64 +83,72 @@ impl Command {
     }
 }
 
-pub fn run(command: Command, variables: Variables) -> ExitCode {
+pub fn run(command: Command, variables: Variables) -> Result<ExitCode, Failed> {
     let asks_a_server = command.asks_a_server();
-    match command {
-        Command::Verify(arguments) if asks_a_server => verify_there(&arguments),
-        Command::Verify(arguments) => verify(arguments, variables),
-    }
-}
-
-fn verify_there(arguments: &Verify) -> ExitCode {
-    match ask(arguments) {
-        Ok(report) => print(&[report], None, arguments.options.json),
-        Err(failure) => complain(EXIT_CANNOT, &failure),
-    }
-}
-
-fn verify(arguments: Verify, variables: Variables) -> ExitCode {
-    let flags = Flags { config: arguments.config.clone(), data_dir: arguments.data_dir.clone(), listen: None };
-    let settings = match config::load(&flags, variables) {
-        Ok(settings) => settings,
-        Err(faults) => return complain(EXIT_CANNOT, &faults),
-    };
-    if let Err(fault) = telemetry::start_logging(&settings.log) {
-        return complain(EXIT_CANNOT, &fault);
-    }
-    if let Some(cluster) = settings.cluster.as_ref().filter(|_| arguments.data_dir.is_none()) {
-        return match verify_cluster(&settings, cluster, &arguments) {
-            Ok(reports) => print(&reports, Some(NO_AUDIT_KEY), arguments.options.json),
-            Err(error) => complain(EXIT_CANNOT, &error),
-        };
-    }
-    let verified = match verify_events(&settings, &arguments) {
-        // A server is using the store, so ask it for the reports.
-        Err(in_use @ VerifyError::InUse { .. }) => ask_operator(&settings, &arguments, in_use),
-        verified => verified,
+    let Command::Verify(arguments) = command;
+    let verified = if asks_a_server {
+        let report = ask(&arguments).map_err(cannot);
+        report.map(|report| (vec![report], None))
+    } else {
+        verify(&arguments, variables)
     };
     match verified {
-        Ok((reports, unchecked)) => print(&reports, unchecked, arguments.options.json),
-        Err(error) => complain(EXIT_CANNOT, &error),
+        Ok((reports, unchecked)) => Ok(print(&reports, unchecked, arguments.options.json)),
+        Err(failed) => Err(cannot(failed.sentence)),
     }
 }
 
-/// The reports of all shards of a cluster, each read at one moment.
-fn verify_cluster(settings: &Settings, cluster: &Cluster, arguments: &Verify) -> Result<Vec<Value>, VerifyError> {
-    let expected = expectations(arguments)?;
-    let reports = app::audit_cluster(settings, cluster, arguments.organization.as_deref(), &expected)?;
-    match (&arguments.organization, reports.len()) {
-        (Some(wanted), 0) => Err(VerifyError::NoSuchOrganization(wanted.clone())),
-        (None, 0) => Err(VerifyError::NoEventsInCluster),
-        (_, count) if count != 1 && !expected.is_empty() => Err(VerifyError::WhichOrganization(count)),
-        _ => Ok(reports.iter().map(in_json).collect()),
-    }
+fn cannot(sentence: impl std::fmt::Display) -> Failed {
+    Failed::new(EXIT_CANNOT, sentence)
 }
 
-fn expectations(arguments: &Verify) -> Result<Vec<Expectation>, VerifyError> {
-    let expected = arguments.expect.iter().map(|given| {
-        given.parse::<Expectation>().map_err(|why| VerifyError::Expectation { given: given.clone(), why })
-    });
-    expected.collect()
+fn verify(arguments: &Verify, variables: Variables) -> Result<Reports, Failed> {
+    let flags = Flags { config: arguments.config.clone(), data_dir: arguments.data_dir.clone(), listen: None };
+    let settings = load(&flags, variables)?;
+    start_logging(&settings.log)?;
+    let (organization, expected) = (arguments.organization.as_deref(), expectations(arguments)?);
+    if let Some(cluster) = settings.cluster.as_ref().filter(|_| arguments.data_dir.is_none()) {
+        let reports = app::audit_cluster(&settings, cluster, organization, &expected)?;
+        let none = "the cluster has no events: there is nothing to verify";
+        check_count(arguments, reports.len(), none.to_owned())?;
+        return Ok((reports.iter().map(in_json).collect(), Some(NO_AUDIT_KEY)));
+    }
+    check_exists(&settings.data_dir)?;
+    let store = match app::open_store(&settings, false) {
+        Ok(store) => Arc::new(store),
+        Err(in_use @ OpenError::InUse { .. }) => return ask_operator(&settings, arguments, in_use),
+        Err(error) => return Err(error.into()),
+    };
+    let keys = (&*settings.data_dir, settings.master_key.as_ref());
+    let (reports, found) = app::audit_store(store.clone(), keys, organization, &expected)?;
+    check_count(arguments, reports.len(), no_events(&settings))?;
+    store.close();
+    Ok((reports.iter().map(in_json).collect(), why_unchecked(&found)))
+}
+
+fn expectations(arguments: &Verify) -> Result<Vec<Expectation>, Failed> {
+    let read = |given: &String| given.parse().map_err(|why| cannot(format!("--expect {given:?} {why}")));
+    arguments.expect.iter().map(read).collect()
+}
+
+/// Refuses a wrong number of organizations. `none`: the sentence if there is none at all.
+fn check_count(arguments: &Verify, count: usize, none: String) -> Result<(), Failed> {
+    let sentence = match (&arguments.organization, count) {
+        (Some(wanted), 0) => {
+            format!("organization {wanted:?} has no events; without --organization, all organizations are verified")
+        }
+        (None, 0) => none,
+        (_, count) if count != 1 && !arguments.expect.is_empty() => {
+            format!("--expect applies to one organization, and there are {count}; select it with --organization")
+        }
+        _ => return Ok(()),
+    };
+    Err(cannot(sentence))
+}
+
+fn no_events(settings: &Settings) -> String {
+    let dir = settings.data_dir.display();
+    format!("data directory {dir} has no events: there is nothing to verify; name the server's with --data-dir")
 }
 
 /// The report that a server makes.
@@ -186,26 +161,24 @@ fn ask(arguments: &Verify) -> Result<Value, Failure> {
     })
 }
 
-/// The reports of the server that uses the data directory, over the operator socket; `in_use` if it has no socket.
-fn ask_operator(settings: &Settings, arguments: &Verify, in_use: VerifyError) -> Result<Reports, VerifyError> {
-    if let Some(wanted) = arguments.organization.as_ref().filter(|name| Identifier::parse(name).is_err()) {
-        return Err(VerifyError::NoSuchOrganization(wanted.clone()));
+/// The reports of the server that uses the data directory, over the operator socket.
+fn ask_operator(settings: &Settings, arguments: &Verify, in_use: OpenError) -> Result<Reports, Failed> {
+    // An invalid name cannot be sent, and no organization has it.
+    if arguments.organization.as_ref().is_some_and(|name| Identifier::parse(name).is_err()) {
+        check_count(arguments, 0, String::new())?;
     }
-    let Some(all) = from_socket(settings, arguments.organization.as_deref(), &[])? else { return Err(in_use) };
-    let first = all.first().map(|report| report["organization"].as_str().unwrap_or_default().to_owned());
-    let Some(first) = first else {
-        return Err(match &arguments.organization {
-            Some(wanted) => VerifyError::NoSuchOrganization(wanted.clone()),
-            None => VerifyError::NoEvents(settings.data_dir.clone()),
-        });
+    let Some(all) = from_socket(settings, arguments.organization.as_deref(), &[])? else {
+        let OpenError::InUse { path, holder } = in_use else { return Err(in_use.into()) };
+        let path = path.display();
+        return Err(cannot(format!(
+            "data directory {path} is in use by {holder}, which has no socket; stop it, or copy the directory and verify the copy"
+        )));
     };
+    check_count(arguments, all.len(), no_events(settings))?;
     if arguments.expect.is_empty() {
         return Ok((all, None));
     }
-    if all.len() != 1 {
-        return Err(VerifyError::WhichOrganization(all.len()));
-    }
-    let reports = from_socket(settings, Some(&first), &arguments.expect)?;
+    let reports = from_socket(settings, all[0]["organization"].as_str(), &arguments.expect)?;
     Ok((reports.unwrap_or_default(), None))
 }
 
@@ -213,7 +186,7 @@ fn from_socket(
     settings: &Settings,
     organization: Option<&str>,
     expected: &[String],
-) -> Result<Option<Vec<Value>>, VerifyError> {
+) -> Result<Option<Vec<Value>>, Failed> {
     // Both have been validated; identifiers and digits need no escaping.
     let named = organization.map(|name| format!("organization={name}"));
     let parts: Vec<String> = named.into_iter().chain(expected.iter().map(|head| format!("expect={head}"))).collect();
@@ -221,7 +194,8 @@ fn from_socket(
     else {
         return Ok(None);
     };
-    let unreadable = || VerifyError::NoAnswer(settings.data_dir.clone());
+    let dir = settings.data_dir.display();
+    let unreadable = || cannot(format!("the server of {dir} gave no answer that can be read; update it, or stop it"));
     let mut text = Vec::new();
     body.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut text).map_err(|_| unreadable())?;
     let mut answer: Value = serde_json::from_slice(&text).map_err(|_| unreadable())?;
@@ -229,42 +203,6 @@ fn from_socket(
         Value::Array(reports) => Ok(Some(reports)),
         _ => Err(unreadable()),
     }
-}
-
-/// The reports, and why the seals could not be checked.
-fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Reports, VerifyError> {
-    let expected = expectations(arguments)?;
-    // The store would create a missing directory, and a typo would look like an empty journal.
-    if !settings.data_dir.exists() {
-        return Err(VerifyError::NoData(settings.data_dir.clone()));
-    }
-    let store = Arc::new(app::open_store(settings, false).map_err(|error| match error {
-        store::OpenError::InUse { path, holder } => VerifyError::InUse { path, holder },
-        error => VerifyError::Open(error),
-    })?);
-    let found = secrets::find_audit_key(&*store, &settings.data_dir, settings.master_key.clone())?;
-    let unchecked = why_unchecked(&found);
-    let events = match found {
-        FoundAuditKey::Key(key) => Events::new(store.clone()).with_key(key),
-        FoundAuditKey::NotMade | FoundAuditKey::NoMasterKey | FoundAuditKey::DoesNotOpen => Events::new(store.clone()),
-    };
-    let mut organizations: Vec<Identifier> = events.audited()?.into_iter().collect();
-    if let Some(wanted) = &arguments.organization {
-        organizations.retain(|organization| organization.as_str() == wanted);
-        if organizations.is_empty() {
-            return Err(VerifyError::NoSuchOrganization(wanted.clone()));
-        }
-    }
-    if organizations.is_empty() {
-        return Err(VerifyError::NoEvents(settings.data_dir.clone()));
-    }
-    if !expected.is_empty() && organizations.len() != 1 {
-        return Err(VerifyError::WhichOrganization(organizations.len()));
-    }
-    let reports = organizations.iter().map(|organization| Ok(in_json(&events.audit(organization, &expected)?)));
-    let reports = reports.collect::<Result<Vec<_>, store::StoreError>>()?;
-    store.close();
-    Ok((reports, unchecked))
 }
 
 const fn why_unchecked(found: &FoundAuditKey) -> Option<&'static str> {

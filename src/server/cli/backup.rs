@@ -7,13 +7,11 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::environment::Variables;
-use super::operator_socket::{self, SocketError};
-use super::{EXIT_CONFIG, EXIT_FAILED, complain, say};
-use crate::backup::{self, Header, RestoreError, Restored, SaveError, Saved, Totals};
-use crate::config::{self, Flags, Settings};
-use crate::{app, telemetry};
-use accounts::secrets;
-use accounts::secrets::MasterKey;
+use super::{EXIT_FAILED, Failed, check_exists, load, operator_socket, say, start_logging};
+use crate::app;
+use crate::backup::{self, Header, Restored, SaveError, Saved, Totals};
+use crate::config::{Flags, Settings};
+use accounts::secrets::{self, MasterKey};
 use client::Failure;
 use client::api::{Api, Stream};
 use client::connection::options::Options;
@@ -57,34 +55,8 @@ pub struct Restore {
     fencing_margin: u64,
 }
 
-/// Why there is no backup of a data directory.
-#[derive(Debug, thiserror::Error)]
-enum BackupError {
-    #[error("data directory {0} does not exist; name the server's with --data-dir")]
-    NoData(PathBuf),
-    #[error(
-        "data directory {path} is in use by {holder}, which has no operator's socket: it is starting or stopping, or of an \
-         earlier version; try again, or stop it"
-    )]
-    InUse { path: PathBuf, holder: store::Holder },
-    #[error(
-        "the records of a cluster lie in its engine; copy them into a data directory with `lockkeeper cluster export --to DIR`, \
-         and make one file of that with `lockkeeper backup FILE --data-dir DIR` if you want one"
-    )]
-    OfCluster,
-    #[error(transparent)]
-    Open(OpenError),
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    #[error(transparent)]
-    Secrets(#[from] secrets::OpenError),
-    #[error(transparent)]
-    Store(#[from] store::StoreError),
-    #[error("cannot read the logs of deployments: {0}")]
-    Logs(#[source] io::Error),
-    #[error(transparent)]
-    Save(#[from] SaveError),
-}
+const OF_CLUSTER: &str = "the records of a cluster lie in its engine; copy them into a data directory with `lockkeeper cluster \
+                          export --to DIR`, and make one file of that with `lockkeeper backup FILE --data-dir DIR` if you want one";
 
 impl Backup {
     /// Whether the backup is taken over the API.
@@ -117,42 +89,35 @@ fn take_remote(arguments: &Backup) -> Result<Saved, Failure> {
 }
 
 /// Takes the backup of a data directory, as its operator.
-pub fn run(arguments: &Backup, variables: Variables) -> ExitCode {
+pub fn run(arguments: &Backup, variables: Variables) -> Result<ExitCode, Failed> {
     let flags = Flags { config: arguments.config.clone(), data_dir: arguments.data_dir.clone(), listen: None };
-    let settings = match config::load(&flags, variables) {
-        Ok(settings) => settings,
-        Err(faults) => return complain(EXIT_CONFIG, &faults),
-    };
-    if let Err(fault) = telemetry::start_logging(&settings.log) {
-        return complain(EXIT_CONFIG, &fault);
-    }
+    let settings = load(&flags, variables)?;
+    start_logging(&settings.log)?;
     if settings.cluster.is_some() && arguments.data_dir.is_none() {
-        return complain(EXIT_FAILED, &BackupError::OfCluster);
+        return Err(Failed::new(EXIT_FAILED, OF_CLUSTER));
     }
-    match take(&settings, &arguments.file) {
-        Ok(saved) => report(arguments, &saved),
-        Err(error) => complain(EXIT_FAILED, &error),
-    }
-}
-
-fn take(settings: &Settings, file: &Path) -> Result<Saved, BackupError> {
-    // The store would create a missing directory, and a typo would look like an empty backup.
-    if !settings.data_dir.exists() {
-        return Err(BackupError::NoData(settings.data_dir.clone()));
-    }
-    check_new(file)?;
-    if let Some(body) = operator_socket::get(&settings.data_dir, "/api/v1/backup")? {
-        return Ok(save(body, file)?);
-    }
-    take_offline(settings, file)
+    check_exists(&settings.data_dir)?;
+    check_new(&arguments.file)?;
+    let saved = match operator_socket::get(&settings.data_dir, "/api/v1/backup")? {
+        Some(body) => save(body, &arguments.file)?,
+        None => take_offline(&settings, &arguments.file)?,
+    };
+    Ok(report(arguments, &saved))
 }
 
 /// Takes the backup while no server runs.
-fn take_offline(settings: &Settings, file: &Path) -> Result<Saved, BackupError> {
+fn take_offline(settings: &Settings, file: &Path) -> Result<Saved, Failed> {
     let store = app::open_store(settings, false).map_err(|error| match error {
-        OpenError::OfNode { .. } => BackupError::OfCluster,
-        OpenError::InUse { path, holder } => BackupError::InUse { path, holder },
-        error => BackupError::Open(error),
+        OpenError::OfNode { .. } => Failed::new(EXIT_FAILED, OF_CLUSTER),
+        OpenError::InUse { path, holder } => {
+            let path = path.display();
+            let sentence = format!(
+                "data directory {path} is in use by {holder}, which has no operator's socket: it is starting or stopping, or of an \
+                 earlier version; try again, or stop it"
+            );
+            Failed::new(EXIT_FAILED, sentence)
+        }
+        error => error.into(),
     })?;
     let store = std::sync::Arc::new(store);
     let master_key = secrets::fingerprint(&settings.data_dir, settings.master_key.as_ref())?;
@@ -163,9 +128,10 @@ fn take_offline(settings: &Settings, file: &Path) -> Result<Saved, BackupError> 
         organizations: organizations.iter().map(|organization| organization.as_str().to_owned()).collect(),
         master_key,
     };
+    let unread = |error: io::Error| Failed::new(EXIT_FAILED, format!("cannot read the logs of deployments: {error}"));
     let logs = Logs::open(&settings.data_dir.join(logs::FOLDER), settings.storage.deployment_log_bytes);
-    let logs = logs.map_err(BackupError::Logs)?;
-    let (reader, writer) = io::pipe().map_err(BackupError::Logs)?;
+    let logs = logs.map_err(unread)?;
+    let (reader, writer) = io::pipe().map_err(unread)?;
     let saved = std::thread::scope(|threads| {
         // The reader learns of a failure from the stream.
         threads.spawn(|| backup::make(&store, &logs, about, io::BufWriter::new(writer)));
@@ -257,22 +223,15 @@ impl Read for Remote {
     }
 }
 
-pub fn restore(arguments: &Restore, variables: &Variables) -> ExitCode {
+pub fn restore(arguments: &Restore, variables: &Variables) -> Result<ExitCode, Failed> {
     let Restore { file, data_dir, fencing_margin } = arguments;
-    let input = match backup::open(file) {
-        Ok(input) => input,
-        Err(error) => return complain(EXIT_FAILED, &format!("cannot read {}: {error}", file.display())),
-    };
-    match backup::restore(input, data_dir, *fencing_margin, options(data_dir)) {
-        Ok(restored) => {
-            let wanted = restored.header.about.master_key.as_deref();
-            wanted.into_iter().for_each(|fingerprint| secrets::note_fingerprint(data_dir, fingerprint));
-            let key = about_key(wanted, given_fingerprint(variables).as_deref(), data_dir);
-            say(&format!("{}\n{key}", in_words(&restored, data_dir, *fencing_margin)))
-        }
-        Err(RestoreError::Open(error)) => complain(EXIT_FAILED, &error),
-        Err(error) => complain(EXIT_FAILED, &error),
-    }
+    let unread = |error| Failed::new(EXIT_FAILED, format!("cannot read {}: {error}", file.display()));
+    let input = backup::open(file).map_err(unread)?;
+    let restored = backup::restore(input, data_dir, *fencing_margin, options(data_dir))?;
+    let wanted = restored.header.about.master_key.as_deref();
+    wanted.into_iter().for_each(|fingerprint| secrets::note_fingerprint(data_dir, fingerprint));
+    let key = about_key(wanted, given_fingerprint(variables).as_deref(), data_dir);
+    Ok(say(&format!("{}\n{key}", in_words(&restored, data_dir, *fencing_margin))))
 }
 
 /// A server's default options, except that a failing disk leaves nothing behind.

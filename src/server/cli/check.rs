@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use super::environment::Variables;
-use super::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use super::{EXIT_CONFIG, EXIT_FAILED, Failed, check_exists, say};
 use crate::app;
 use crate::config::{self, Flags, Summary};
 use crate::doctor::{self, Finding, Level};
@@ -28,50 +28,34 @@ pub struct Check {
     data_dir: Option<PathBuf>,
 }
 
-/// Why the files could not be compared with the data.
-#[derive(Debug, thiserror::Error)]
-enum DiffError {
-    #[error("data directory {0} does not exist; name the server's with --data-dir")]
-    NoData(PathBuf),
-    #[error("data directory {0} belongs to another user; run this as the server's user, or on a copy of your own")]
-    NotOurs(PathBuf),
-    #[error(
-        "data directory {path} is in use by {holder}; stop it, or compare with a copy: `lockkeeper backup - --data-dir {path} | \
-         lockkeeper restore - --data-dir COPY`"
-    )]
-    InUse { path: PathBuf, holder: store::Holder },
-    #[error(transparent)]
-    Open(OpenError),
-    #[error(transparent)]
-    Store(#[from] store::StoreError),
+pub fn check(arguments: &Check) -> Result<ExitCode, Failed> {
+    let summary = config::check_file(&arguments.file).map_err(|faults| Failed::new(EXIT_CONFIG, faults))?;
+    let Some(data_dir) = &arguments.data_dir else { return Ok(say(&summary.to_string())) };
+    let lines = differences(&summary, data_dir)?;
+    let differences = if lines.is_empty() { "nothing would change".to_owned() } else { lines.join("\n") };
+    Ok(say(&format!("{summary}\n{differences}")))
 }
 
-pub fn check(arguments: &Check) -> ExitCode {
-    let summary = match config::check_file(&arguments.file) {
-        Ok(summary) => summary,
-        Err(faults) => return complain(EXIT_CONFIG, &faults),
-    };
-    let Some(data_dir) = &arguments.data_dir else { return say(&summary.to_string()) };
-    match differences(&summary, data_dir) {
-        Ok(lines) if lines.is_empty() => say(&format!("{summary}\nnothing would change")),
-        Ok(lines) => say(&format!("{summary}\n{}", lines.join("\n"))),
-        Err(error) => complain(EXIT_FAILED, &error),
-    }
-}
-
-fn differences(summary: &Summary, data_dir: &Path) -> Result<Vec<String>, DiffError> {
-    // The store would create a missing directory.
-    let Ok(found) = data_dir.metadata() else { return Err(DiffError::NoData(data_dir.to_owned())) };
+fn differences(summary: &Summary, data_dir: &Path) -> Result<Vec<String>, Failed> {
+    check_exists(data_dir)?;
     // Opening the store creates files that would belong to us, and the server could not start.
-    if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(DiffError::NotOurs(data_dir.to_owned()));
+    if data_dir.metadata()?.uid() != rustix::process::geteuid().as_raw() {
+        let advice = "run this as the server's user, or on a copy of your own";
+        let sentence = format!("data directory {} belongs to another user; {advice}", data_dir.display());
+        return Err(Failed::new(EXIT_FAILED, sentence));
     }
     let segment_bytes = store::MIN_SEGMENT_BYTES;
     let options = store::Options { segment_bytes, min_free_bytes: 0, ..store::Options::default() };
-    let store = LoggedStore::open(data_dir, options);
-    let store = store.map_err(|error| match error {
-        OpenError::InUse { path, holder } => DiffError::InUse { path, holder },
-        error => DiffError::Open(error),
+    let store = LoggedStore::open(data_dir, options).map_err(|error| match error {
+        OpenError::InUse { path, holder } => {
+            let path = path.display();
+            let sentence = format!(
+                "data directory {path} is in use by {holder}; stop it, or compare with a copy: `lockkeeper backup - --data-dir \
+                 {path} | lockkeeper restore - --data-dir COPY`"
+            );
+            Failed::new(EXIT_FAILED, sentence)
+        }
+        error => error.into(),
     })?;
     let mut lines = Vec::new();
     for (_, organization) in &summary.organizations {
@@ -119,10 +103,5 @@ fn in_words(findings: &[Finding]) -> String {
 }
 
 fn in_json(findings: &[Finding]) -> String {
-    let each = |finding: &Finding| {
-        let Finding { level, subject, words, advice } = finding;
-        json!({ "level": level.as_str(), "subject": subject, "words": words, "advice": advice })
-    };
-    let level = worst(findings).as_str();
-    format!("{:#}", json!({ "level": level, "findings": findings.iter().map(each).collect::<Vec<_>>() }))
+    format!("{:#}", json!({ "level": worst(findings), "findings": findings }))
 }

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::backup::{self, FENCING_MARGIN, FENCING_MARGIN_MAX};
 use super::environment::Variables;
-use super::{EXIT_CONFIG, EXIT_FAILED, complain, say};
-use crate::config::{self, Cluster, Flags, Settings};
+use super::{EXIT_CONFIG, EXIT_FAILED, Failed, load, say, start_logging};
+use crate::app;
+use crate::config::{Cluster, Flags, Settings};
 use crate::moving::{Exported, NotReady, Totals};
-use crate::{app, telemetry};
 use cluster::{ClusterStatus, ShardOwner};
 use store::engine::{ClusterState, Room};
 
@@ -73,39 +73,29 @@ pub struct Status {
     json: bool,
 }
 
-pub fn run(command: Command, variables: Variables) -> ExitCode {
+pub fn run(command: Command, variables: Variables) -> Result<ExitCode, Failed> {
     let (config, data_dir) = match &command {
         Command::Status(Status { config, .. }) | Command::Export(Export { config, .. }) => (config, &None),
         Command::Import(Import { config, data_dir, .. }) => (config, data_dir),
     };
     let flags = Flags { config: config.clone(), data_dir: data_dir.clone(), listen: None };
-    let settings = match config::load(&flags, variables) {
-        Ok(settings) => settings,
-        Err(faults) => return complain(EXIT_CONFIG, &faults),
-    };
-    let Some(cluster) = &settings.cluster else { return complain(EXIT_CONFIG, &NOT_A_CLUSTER) };
+    let settings = load(&flags, variables)?;
+    let Some(cluster) = &settings.cluster else { return Err(Failed::new(EXIT_CONFIG, NOT_A_CLUSTER)) };
+    if !matches!(command, Command::Status(_)) {
+        start_logging(&settings.log)?;
+    }
     match command {
         Command::Status(Status { json, .. }) => status(cluster, json),
-        Command::Import(arguments) => logging(&settings, || import(&arguments, &settings, cluster)),
-        Command::Export(arguments) => logging(&settings, || export(&arguments, &settings, cluster)),
+        Command::Import(Import { give_up: true, .. }) => Ok(say(given_up(app::give_up_import(cluster)?))),
+        Command::Import(_) => import(&settings, cluster),
+        Command::Export(arguments) => export(&arguments, &settings, cluster),
     }
 }
 
-fn logging(settings: &Settings, run: impl FnOnce() -> ExitCode) -> ExitCode {
-    match telemetry::start_logging(&settings.log) {
-        Ok(()) => run(),
-        Err(fault) => complain(EXIT_CONFIG, &fault),
-    }
-}
-
-fn status(cluster: &Cluster, json: bool) -> ExitCode {
-    match app::cluster_status(cluster) {
-        Ok(status) => {
-            let shown = say(if json { shown_as_json(&status) } else { shown(&status) }.trim_end());
-            if status.is_healthy() { shown } else { ExitCode::from(EXIT_FAILED) }
-        }
-        Err(error) => complain(EXIT_FAILED, &error),
-    }
+fn status(cluster: &Cluster, json: bool) -> Result<ExitCode, Failed> {
+    let status = app::cluster_status(cluster)?;
+    let shown = say(if json { shown_as_json(&status) } else { shown(&status) }.trim_end());
+    Ok(if status.is_healthy() { shown } else { ExitCode::from(EXIT_FAILED) })
 }
 
 fn shown(status: &ClusterStatus) -> String {
@@ -206,28 +196,18 @@ pub struct Export {
     fencing_margin: u64,
 }
 
-fn import(arguments: &Import, settings: &Settings, cluster: &Cluster) -> ExitCode {
-    if arguments.give_up {
-        return match app::give_up_import(cluster) {
-            Ok(room) => say(given_up(room)),
-            Err(error) => complain(EXIT_FAILED, &error),
-        };
-    }
+fn import(settings: &Settings, cluster: &Cluster) -> Result<ExitCode, Failed> {
     let mut speaker = Speaker::new();
-    match app::import_cluster(settings, cluster, &mut |totals| speaker.tell(totals)) {
-        Ok((totals, room)) => say(&imported(&totals, room, settings, cluster, speaker.began)),
-        Err(error) => complain(EXIT_FAILED, &error),
-    }
+    let (totals, room) = app::import_cluster(settings, cluster, &mut |totals| speaker.tell(totals))?;
+    Ok(say(&imported(&totals, room, settings, cluster, speaker.began)))
 }
 
-fn export(arguments: &Export, settings: &Settings, cluster: &Cluster) -> ExitCode {
+fn export(arguments: &Export, settings: &Settings, cluster: &Cluster) -> Result<ExitCode, Failed> {
     let Export { to, fencing_margin, .. } = arguments;
     let mut speaker = Speaker::new();
     let options = (to.as_path(), *fencing_margin, backup::options(to));
-    match app::export_cluster(settings, cluster, options, &mut |totals| speaker.tell(totals)) {
-        Ok(done) => say(&exported(&done, arguments, speaker.began)),
-        Err(error) => complain(EXIT_FAILED, &error),
-    }
+    let done = app::export_cluster(settings, cluster, options, &mut |totals| speaker.tell(totals))?;
+    Ok(say(&exported(&done, arguments, speaker.began)))
 }
 
 /// Reports progress to stderr.

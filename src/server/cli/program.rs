@@ -9,10 +9,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use super::check::{Check, Doctor, check, run_doctor};
 use super::environment::Variables;
-use super::{EXIT_CONFIG, EXIT_FAILED, audit, backup, cluster, complain, environment, say, secrets};
-use crate::app::Start;
+use super::{EXIT_CONFIG, EXIT_FAILED, Failed, audit, backup, cluster, environment, say, secrets, start_logging};
+use crate::app::{self, Start};
 use crate::config::{self, Flags};
-use crate::{app, telemetry};
 use accounts::auth::TokenText;
 use delivery::runner;
 
@@ -122,7 +121,7 @@ pub fn run() -> ExitCode {
         // Before the server's setup below: a command under `lockkeeper run` inherits environment and umask unchanged.
         Command::Client(command) => client::run(command, Arguments::command()),
         Command::Server(ServerCommand::Backup(arguments)) if arguments.is_remote() => backup::run_remote(&arguments),
-        Command::Server(command) => run_server(command),
+        Command::Server(command) => run_server(command).unwrap_or_else(Failed::report),
     }
 }
 
@@ -146,29 +145,25 @@ fn run_hidden() -> Option<ExitCode> {
     None
 }
 
-fn run_server(command: ServerCommand) -> ExitCode {
-    if matches!(&command, ServerCommand::Serve(_))
-        && let Err(error) = app::hold_hangups()
-    {
-        return complain(EXIT_FAILED, &format!("cannot block SIGHUP: {error}"));
+fn run_server(command: ServerCommand) -> Result<ExitCode, Failed> {
+    if matches!(&command, ServerCommand::Serve(_)) {
+        app::hold_hangups().map_err(|error| Failed::new(EXIT_FAILED, format!("cannot block SIGHUP: {error}")))?;
     }
     let asks_a_server = matches!(&command, ServerCommand::Doctor(_))
         || matches!(&command, ServerCommand::Audit(command) if command.asks_a_server());
     // A client looks for its token, which is a secret too, among the variables of the process.
     let variables = if asks_a_server { Ok(std::env::vars_os().collect()) } else { environment::protect() };
-    let variables = match variables {
-        Ok(variables) => variables,
-        Err(error) => return complain(EXIT_FAILED, &format!("cannot keep its secrets from other processes: {error}")),
-    };
+    let exposed = |error| Failed::new(EXIT_FAILED, format!("cannot keep its secrets from other processes: {error}"));
+    let variables = variables.map_err(exposed)?;
     // Only the owner may read files of this process and of its git. Steps get the umask that the process was started
     // with.
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077)).as_raw_mode();
     match command {
         ServerCommand::Serve(arguments) => serve(arguments, variables, umask),
         ServerCommand::Check(arguments) => check(&arguments),
-        ServerCommand::Config => say(config::DEFAULT_TOML.trim_end()),
-        ServerCommand::Token => say(TokenText::generate().reveal()),
-        ServerCommand::Doctor(arguments) => run_doctor(arguments, variables),
+        ServerCommand::Config => Ok(say(config::DEFAULT_TOML.trim_end())),
+        ServerCommand::Token => Ok(say(TokenText::generate().reveal())),
+        ServerCommand::Doctor(arguments) => Ok(run_doctor(arguments, variables)),
         ServerCommand::Secrets(command) => secrets::run(command, variables),
         ServerCommand::Audit(command) => audit::run(command, variables),
         ServerCommand::Cluster(command) => cluster::run(command, variables),
@@ -198,19 +193,12 @@ pub struct Serve {
     forget_master_key: bool,
 }
 
-fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> ExitCode {
+fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> Result<ExitCode, Failed> {
     let flags = Flags { config: arguments.config, data_dir: arguments.data_dir, listen: arguments.listen };
-    let settings = match config::load_to_serve(&flags, variables.clone()) {
-        Ok(settings) => settings,
-        Err(faults) => return complain(EXIT_CONFIG, &faults),
-    };
-    if let Err(fault) = telemetry::start_logging(&settings.log) {
-        return complain(EXIT_CONFIG, &fault);
-    }
-    let load = Arc::new(move || config::load_to_serve(&flags, variables.clone()));
+    let load = move || config::load_to_serve(&flags, variables.clone());
+    let settings = load().map_err(|faults| Failed::new(EXIT_CONFIG, faults))?;
+    start_logging(&settings.log)?;
     let Serve { discard_damaged_log, forget_master_key, .. } = arguments;
-    match app::serve(&settings, load, Start { discard_damaged_log, forget_master_key, step_umask }) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(EXIT_FAILED, &error),
-    }
+    app::serve(&settings, Arc::new(load), Start { discard_damaged_log, forget_master_key, step_umask })?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,15 +1,15 @@
 //! `lockkeeper secrets`: the client's commands, and `rotate-key`, which manages the keys of a data directory while its
 //! server is stopped.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
 use super::environment::Variables;
-use super::{EXIT_CONFIG, EXIT_FAILED, complain, say};
-use crate::config::{self, Cluster, Flags, Settings};
-use crate::{app, telemetry};
+use super::{EXIT_CONFIG, EXIT_FAILED, Failed, check_exists, load, say, start_logging};
+use crate::app;
+use crate::config::Flags;
 use accounts::secrets::{self, MasterKey, Rotated};
 
 #[derive(Subcommand)]
@@ -37,47 +37,42 @@ pub enum Command {
     },
 }
 
-/// Why the keys were not rotated: one sentence that says what to do.
-#[derive(Debug, thiserror::Error)]
-enum RotateError {
-    #[error("data directory {0} does not exist; name the server's with --data-dir")]
-    NoData(PathBuf),
-    #[error(transparent)]
-    Store(#[from] store::OpenError),
-    #[error(transparent)]
-    Secrets(#[from] secrets::OpenError),
-    #[error("cannot start: {0}")]
-    Io(#[from] std::io::Error),
-}
-
-pub fn run(command: Command, variables: Variables) -> ExitCode {
+pub fn run(command: Command, variables: Variables) -> Result<ExitCode, Failed> {
     match command {
         Command::Client(_) => unreachable!("commands of the client run before those of the server"),
-        Command::RotateKey { config, data_dir } => rotate_key(Flags { config, data_dir, listen: None }, variables),
+        Command::RotateKey { config, data_dir } => rotate_key(&Flags { config, data_dir, listen: None }, variables),
     }
 }
 
-fn rotate_key(flags: Flags, variables: Variables) -> ExitCode {
-    let names_directory = flags.data_dir.is_some();
-    let mut settings = match config::load(&flags, variables) {
-        Ok(settings) => settings,
-        Err(faults) => return complain(EXIT_CONFIG, &faults),
-    };
-    if let Err(fault) = telemetry::start_logging(&settings.log) {
-        return complain(EXIT_CONFIG, &fault);
-    }
-    let keys = match given_keys(settings.master_key.take(), settings.master_key_new.take()) {
-        Ok(keys) => keys,
-        Err(fault) => return complain(EXIT_CONFIG, &fault),
-    };
-    if let Some(cluster) = settings.cluster.as_ref().filter(|_| !names_directory) {
-        return rotate_cluster(cluster, keys);
-    }
+fn rotate_key(flags: &Flags, variables: Variables) -> Result<ExitCode, Failed> {
+    let mut settings = load(flags, variables)?;
+    start_logging(&settings.log)?;
+    let keys = given_keys(settings.master_key.take(), settings.master_key_new.take());
+    let keys = keys.map_err(|fault| Failed::new(EXIT_CONFIG, fault))?;
     let from_variables = keys.is_some();
-    match rotate(&settings, keys) {
-        Ok(rotated) => say(&report(rotated, from_variables, &settings.data_dir)),
-        Err(error) => complain(EXIT_FAILED, &error),
+    if let Some(cluster) = settings.cluster.as_ref().filter(|_| flags.data_dir.is_none()) {
+        // The key of a cluster comes from the environment.
+        let (old, new) = keys.ok_or_else(|| Failed::new(EXIT_CONFIG, "LOCKKEEPER_MASTER_KEY is not set"))?;
+        return Ok(match app::rotate_cluster(cluster, old, new)? {
+            Some(rotated) => say(&format!("{}\n{}", in_words(rotated), set_new_key("the nodes"))),
+            None => say("The cluster has the new key already: nothing was changed."),
+        });
     }
+    check_exists(&settings.data_dir)?;
+    let store = app::open_store(&settings, false)?;
+    let cannot_start = |error| Failed::new(EXIT_FAILED, format!("cannot start: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(cannot_start)?;
+    let rotated = runtime.block_on(secrets::rotate(&store, &settings.data_dir, keys))?;
+    store.close();
+    let advice = if from_variables {
+        set_new_key("the server")
+    } else {
+        format!(
+            "The new master key is in {}; keep a copy in a safe place. Older backups need the old key.",
+            settings.data_dir.join("master.key").display()
+        )
+    };
+    Ok(say(&format!("{}\n{advice}", in_words(rotated))))
 }
 
 fn given_keys(old: Option<MasterKey>, new: Option<MasterKey>) -> Result<Option<(MasterKey, MasterKey)>, &'static str> {
@@ -99,42 +94,12 @@ fn given_keys(old: Option<MasterKey>, new: Option<MasterKey>) -> Result<Option<(
     }
 }
 
-fn rotate(settings: &Settings, keys: Option<(MasterKey, MasterKey)>) -> Result<Rotated, RotateError> {
-    // The store would create a missing directory, and a typo would look like a rotation.
-    if !settings.data_dir.exists() {
-        return Err(RotateError::NoData(settings.data_dir.clone()));
-    }
-    let store = app::open_store(settings, false)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let rotated = runtime.block_on(secrets::rotate(&store, &settings.data_dir, keys))?;
-    store.close();
-    Ok(rotated)
+fn in_words(Rotated { organizations, secrets }: Rotated) -> String {
+    format!("Organizations with new keys: {organizations}, secrets encrypted again: {secrets}.")
 }
 
-/// The key of a cluster comes from the environment.
-fn rotate_cluster(cluster: &Cluster, keys: Option<(MasterKey, MasterKey)>) -> ExitCode {
-    let Some((old, new)) = keys else { return complain(EXIT_CONFIG, &"LOCKKEEPER_MASTER_KEY is not set") };
-    match app::rotate_cluster(cluster, old, new) {
-        Ok(Some(rotated)) => say(&in_words(rotated, "the nodes")),
-        Ok(None) => say("The cluster has the new key already: nothing was changed."),
-        Err(error) => complain(EXIT_FAILED, &error),
-    }
-}
-
-fn in_words(Rotated { organizations, secrets }: Rotated, started: &str) -> String {
+fn set_new_key(started: &str) -> String {
     format!(
-        "Organizations with new keys: {organizations}, secrets encrypted again: {secrets}.\nNow start {started} with \
-         LOCKKEEPER_MASTER_KEY set to the value of LOCKKEEPER_MASTER_KEY_NEW, and unset the latter."
-    )
-}
-
-fn report(rotated: Rotated, from_variables: bool, data_dir: &Path) -> String {
-    let Rotated { organizations, secrets } = rotated;
-    if from_variables {
-        return in_words(rotated, "the server");
-    }
-    format!(
-        "Organizations with new keys: {organizations}, secrets encrypted again: {secrets}.\nThe new master key is in {}; keep a copy in a safe place. Older backups need the old key.",
-        data_dir.join("master.key").display()
+        "Now start {started} with LOCKKEEPER_MASTER_KEY set to the value of LOCKKEEPER_MASTER_KEY_NEW, and unset the latter."
     )
 }

@@ -1,10 +1,11 @@
 //! The address that the server listens on: whether it is free, or which server answers there.
 
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use super::finding::Finding;
+use crate::app;
 
 const ADDRESS: &str = "listen address";
 /// A server on this machine answers within milliseconds.
@@ -62,7 +63,7 @@ fn judge(listen: SocketAddr, bound: io::Result<()>, in_use: bool, ask: impl FnOn
 }
 
 fn ask(listen: SocketAddr) -> Taken {
-    match get_readyz(reachable(listen)) {
+    match get_readyz(app::reachable(listen)) {
         Ok(answer) if !is_ours(&answer) => Taken::Other,
         Ok(answer) if answer.starts_with("HTTP/1.1 200") || answer.starts_with("HTTP/1.0 200") => Taken::Ready,
         Ok(_) => Taken::NotReady,
@@ -84,15 +85,6 @@ fn get_readyz(address: SocketAddr) -> io::Result<String> {
     let mut answer = Vec::new();
     stream.take(ANSWER_MAX).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
-}
-
-/// `0.0.0.0` and `[::]` mean every address of this machine.
-fn reachable(listen: SocketAddr) -> SocketAddr {
-    match listen {
-        SocketAddr::V4(address) if address.ip().is_unspecified() => (Ipv4Addr::LOCALHOST, listen.port()).into(),
-        SocketAddr::V6(address) if address.ip().is_unspecified() => (Ipv6Addr::LOCALHOST, listen.port()).into(),
-        SocketAddr::V4(_) | SocketAddr::V6(_) => listen,
-    }
 }
 
 #[cfg(test)]

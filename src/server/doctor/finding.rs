@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+use serde::Serialize;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     Ok,
     /// It works, but maybe not for long, or not as well as it could.
@@ -11,7 +14,7 @@ pub enum Level {
     Fault,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub level: Level,
     /// The examined thing, in a word or two.
@@ -20,16 +23,6 @@ pub struct Finding {
     pub words: String,
     /// Advice, unless the level is `Ok`.
     pub advice: Option<String>,
-}
-
-impl Level {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Level::Ok => "ok",
-            Level::Warning => "warning",
-            Level::Fault => "fault",
-        }
-    }
 }
 
 impl Finding {
@@ -49,7 +42,12 @@ impl Finding {
 impl fmt::Display for Finding {
     /// Formats a finding as one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<8} {}: {}", self.level.as_str(), self.subject, self.words)?;
+        let level = match self.level {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::Fault => "fault",
+        };
+        write!(f, "{level:<8} {}: {}", self.subject, self.words)?;
         match &self.advice {
             Some(advice) => write!(f, "; {advice}"),
             None => Ok(()),

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::time::SystemTime;
 
+use rustls::pki_types::UnixTime;
+
 use super::finding::Finding;
 use crate::config::Tls;
 use crate::tls::{Certificate, Concern, ServerTls};
@@ -88,7 +90,7 @@ pub fn tls(tls: Option<&Tls>, listens_elsewhere: bool) -> Vec<Finding> {
 fn certificate(certificate: &Certificate, now: SystemTime) -> Finding {
     let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let days = certificate.expires_at().saturating_sub(now.as_secs()) / DAY_SECONDS;
-    match certificate.concern_after(now) {
+    match certificate.concern(UnixTime::since_unix_epoch(now)) {
         None => Finding::ok(CERTIFICATE, format!("{certificate}, {days} days left")),
         Some(concern) => {
             let (words, left) = (certificate.explain(concern), format!("{days} days left"));

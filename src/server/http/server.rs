@@ -52,7 +52,7 @@ pub struct RunningServer {
     pub address: SocketAddr,
     pub encrypted: Option<EncryptedServer>,
     pub node: Arc<Node>,
-    realms: Served,
+    pub realms: Served,
     handle: ServerHandle,
     ended: actix_web::rt::task::JoinHandle<io::Result<()>>,
 }
@@ -80,7 +80,8 @@ impl Served {
         }
     }
 
-    fn here(&self) -> Vec<Arc<Realm>> {
+    /// The current realms of this process.
+    pub fn here(&self) -> Vec<Arc<Realm>> {
         match self {
             Served::Only(realm) => vec![realm.clone()],
             Served::Shards(cluster) => {

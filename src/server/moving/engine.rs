@@ -1,6 +1,6 @@
-//! The engine of a cluster during an import or export: retries, the check that the cluster is complete, and taking all
-//! its shards to empty and fill them. Nodes do not serve a cluster that is being filled, so only another import can
-//! take a shard; the last one to take it continues, and the other ends.
+//! The engine of a cluster during an operation on it: retries, the check that the cluster is complete, taking its
+//! shards, and filling them. Nodes do not serve a cluster that is being filled, so only another import can take a shard;
+//! the last one to take it continues, and the other ends.
 
 use std::time::Duration;
 
@@ -8,9 +8,10 @@ use tokio::time::Instant;
 
 use ambient::backoff::{Backoff, Retries};
 use store::engine::{
-    CHANGE_BYTES, ClusterRecord, ClusterState, Engine, EngineError, Owner, Pairs, Shard, Tenure, Transaction, Version,
+    CHANGE_BYTES, ClusterRecord, ClusterState, Engine, EngineError, Moment, Owner, Pairs, Shard, Tenure, Transaction,
+    Version,
 };
-use store::{Changes, FORMAT_NUMBER, Sequence};
+use store::{Changes, EngineOptions, FORMAT_NUMBER, Sequence};
 
 /// Longer than an engine needs to elect a leader, or a database to fail over.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -80,14 +81,52 @@ pub fn check(record: &ClusterRecord, key: u64) -> Result<(), NotReady> {
     }
 }
 
+/// How often to retry taking a shard that somebody else has just written.
+const TAKE_ATTEMPTS: u32 = 100;
+
+/// A shard that this process has taken.
+pub struct TakenShard {
+    pub tenure: Tenure,
+    /// When the request was sent that took it.
+    pub sent: Moment,
+    /// Whether its last owner gave it up in an orderly way.
+    pub was_left: bool,
+}
+
+/// Takes a shard from its owner: an earlier run may still be writing, and ends when it finds its shards taken. `None`
+/// if the cluster's record is not `record` any more, since another run has replaced this one.
+pub async fn take<E: Engine>(
+    engine: &E,
+    record: &ClusterRecord,
+    number: u16,
+    by: &Owner,
+) -> Result<Option<TakenShard>, EngineError> {
+    let is_current = async || Ok::<_, EngineError>(answered(async || engine.cluster().await).await? == Some(*record));
+    for _ in 0..TAKE_ATTEMPTS {
+        // Checked before taking, so that a late run does not take the shard from a node of a complete cluster.
+        if !is_current().await? {
+            return Ok(None);
+        }
+        let known = answered(async || engine.shards().await).await?;
+        let seen = known.into_iter().find(|shard| shard.number == number).unwrap_or_else(|| Shard::vacant(number));
+        let sent = (EngineOptions::default().clock)();
+        if let Some(tenure) = answered(async || engine.take(&seen, by).await).await? {
+            // Checked again before changing anything: a run that replaces this one from now on takes the shard after it.
+            let taken = TakenShard { tenure, sent, was_left: seen.owner.is_none() };
+            return Ok(is_current().await?.then_some(taken));
+        }
+    }
+    Ok(None)
+}
+
 /// Larger transactions take longer and are not faster.
 const TRANSACTION_BYTES: usize = 1024 * 1024;
 const TRANSACTION_CHANGES: usize = 1_000;
 /// Bound on the unwritten changes of all shards together: each shard alone may stay below a transaction.
 const WAITING_BYTES: usize = 64 * 1024 * 1024;
 
-/// A shard that this process has taken.
-pub struct TakenShard<'a, E> {
+/// A shard that this process fills.
+pub struct FilledShard<'a, E> {
     engine: &'a E,
     tenure: Tenure,
     last: Sequence,
@@ -95,40 +134,18 @@ pub struct TakenShard<'a, E> {
     waiting: Changes,
     waiting_bytes: usize,
     /// Everything put into the shard so far.
-    pub pairs: u64,
-    pub bytes: u64,
+    pairs: u64,
+    bytes: u64,
 }
 
-impl<'a, E: Engine> TakenShard<'a, E> {
-    /// `None` if the shard's record has changed since `seen`. Once the shard is filled, it contains all batches up to
-    /// `last`.
-    pub async fn take(
-        engine: &'a E,
-        seen: &Shard,
-        by: &Owner,
-        last: Sequence,
-        millis: u64,
-    ) -> Result<Option<Self>, EngineError> {
-        let tenure = answered(async || engine.take(seen, by).await).await?;
-        let of = |tenure| Self {
-            engine,
-            tenure,
-            last,
-            millis,
-            waiting: Changes::new(),
-            waiting_bytes: 0,
-            pairs: 0,
-            bytes: 0,
-        };
-        Ok(tenure.map(of))
+impl<'a, E: Engine> FilledShard<'a, E> {
+    /// Once the shard is filled, it contains all batches up to `last`.
+    pub fn new(engine: &'a E, tenure: Tenure, last: Sequence, millis: u64) -> Self {
+        Self { engine, tenure, last, millis, waiting: Changes::new(), waiting_bytes: 0, pairs: 0, bytes: 0 }
     }
 
     pub fn number(&self) -> u16 {
         self.tenure.shard().number
-    }
-
-    pub fn waiting_bytes(&self) -> usize {
-        self.waiting_bytes
     }
 
     /// Deletes everything in the shard. Returns the version without it if there was something.
@@ -205,9 +222,9 @@ impl<'a, E: Engine> TakenShard<'a, E> {
 }
 
 /// Writes the shards with the most pending changes until the total is within `WAITING_BYTES`.
-pub async fn relieve<E: Engine>(shards: &mut [TakenShard<'_, E>]) -> Result<(), EngineError> {
-    while shards.iter().map(TakenShard::waiting_bytes).sum::<usize>() > WAITING_BYTES {
-        let Some(fullest) = shards.iter_mut().max_by_key(|shard| shard.waiting_bytes()) else { return Ok(()) };
+pub async fn relieve<E: Engine>(shards: &mut [FilledShard<'_, E>]) -> Result<(), EngineError> {
+    while shards.iter().map(|shard| shard.waiting_bytes).sum::<usize>() > WAITING_BYTES {
+        let Some(fullest) = shards.iter_mut().max_by_key(|shard| shard.waiting_bytes) else { return Ok(()) };
         fullest.write().await?;
     }
     Ok(())

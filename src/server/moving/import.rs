@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 
-use super::engine::{NotReady, TakenShard, answered, relieve};
+use super::engine::{self, FilledShard, NotReady, answered, relieve};
 use super::record_owner::{RecordOwner, Scopes, UnownedRecord, owner_of};
 use cluster::shard_of;
 use domain::Identifier;
@@ -17,8 +17,6 @@ use store::{FORMAT_NUMBER, Sequence, Store, StoreError, end_of_prefix, keys};
 const PAIRS_AT_ONCE: usize = 256;
 /// How often to retry when the cluster's record changes between reading and replacing it.
 const ATTEMPTS: u32 = 5;
-/// How often to retry taking a shard that somebody else has just written.
-const TAKE_ATTEMPTS: u32 = 100;
 
 /// Why the data was not moved: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -226,7 +224,7 @@ async fn take_all<'a, E: Engine>(
     target: &Target<'a, E>,
     filling: &ClusterRecord,
     last: Sequence,
-) -> Result<Vec<TakenShard<'a, E>>, ImportError> {
+) -> Result<Vec<FilledShard<'a, E>>, ImportError> {
     let (engine, count) = (target.engine, target.shards.get());
     let mut taken = Vec::new();
     for number in 0..count {
@@ -249,27 +247,12 @@ async fn take_all<'a, E: Engine>(
     Ok(taken)
 }
 
-/// Takes the shard from its owner: an earlier attempt may still be writing, and ends when it finds its shards taken.
 async fn take<'a, E: Engine>(
     target: &Target<'a, E>,
     filling: &ClusterRecord,
     number: u16,
     last: Sequence,
-) -> Result<TakenShard<'a, E>, ImportError> {
-    let engine = target.engine;
-    let is_replaced = async || Ok::<_, EngineError>(answered(async || engine.cluster().await).await? != Some(*filling));
-    for _ in 0..TAKE_ATTEMPTS {
-        // Checked before taking, so that a late attempt does not take the shard from a node of a complete cluster.
-        if is_replaced().await? {
-            return Err(ImportError::Replaced);
-        }
-        let known = answered(async || engine.shards().await).await?;
-        let seen = known.into_iter().find(|shard| shard.number == number).unwrap_or_else(|| Shard::vacant(number));
-        if let Some(taken) = TakenShard::take(engine, &seen, &target.owner, last, target.millis).await? {
-            // Checked again before changing anything: an attempt that replaces this one from now on takes the shard
-            // after it.
-            return if is_replaced().await? { Err(ImportError::Replaced) } else { Ok(taken) };
-        }
-    }
-    Err(ImportError::Replaced)
+) -> Result<FilledShard<'a, E>, ImportError> {
+    let taken = engine::take(target.engine, filling, number, &target.owner).await?.ok_or(ImportError::Replaced)?;
+    Ok(FilledShard::new(target.engine, taken.tenure, last, target.millis))
 }

@@ -202,11 +202,6 @@ impl Certificate {
         }
     }
 
-    /// The concern at this time since 1970.
-    pub fn concern_after(&self, since_epoch: Duration) -> Option<Concern> {
-        self.concern(UnixTime::since_unix_epoch(since_epoch))
-    }
-
     /// When it expires, in seconds since 1970.
     pub fn expires_at(&self) -> u64 {
         self.not_after.as_secs()

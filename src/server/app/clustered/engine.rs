@@ -6,11 +6,28 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use crate::app::error::ServeError;
-use crate::config::{Cluster, Engine as EngineSettings, EngineCertificates, EtcdEngine, PostgresEngine};
+use crate::config::{Cluster, EngineCertificates, EtcdEngine, PostgresEngine};
 use cluster::{ClusterStatus, NodeStatus, ShardOwner, ShardStatus, Snapshot};
 use store::engine::etcd::{Credentials, Etcd, EtcdSettings};
 use store::engine::postgres::{Postgres, PostgresSettings};
 use store::engine::{Engine, EngineError, EngineTls, Timing};
+
+/// Opens the engine of the settings for an expression, whose type may depend on it.
+macro_rules! with_engine {
+    ($cluster:expr, |$engine:ident| $use:expr) => {
+        match &$cluster.engine {
+            crate::config::Engine::Etcd(etcd) => {
+                let $engine = crate::app::clustered::engine::open_etcd(etcd, $cluster.quota_bytes)?;
+                $use
+            }
+            crate::config::Engine::Postgres(postgres) => {
+                let $engine = crate::app::clustered::engine::open_postgres(postgres, $cluster.quota_bytes)?;
+                $use
+            }
+        }
+    };
+}
+pub(super) use with_engine;
 
 pub fn open_etcd(settings: &EtcdEngine, quota_bytes: u64) -> Result<Etcd, ServeError> {
     let credentials = settings.credentials.as_ref().map(|(user, password)| Credentials {
@@ -24,12 +41,12 @@ pub fn open_etcd(settings: &EtcdEngine, quota_bytes: u64) -> Result<Etcd, ServeE
         credentials,
         quota_bytes,
     };
-    Etcd::new(settings).map_err(refused)
+    Ok(Etcd::new(settings)?)
 }
 
 pub fn open_postgres(settings: &PostgresEngine, quota_bytes: u64) -> Result<Postgres, ServeError> {
     let (url, tls) = (settings.url.reveal().to_owned(), tls(&settings.certificates)?);
-    Postgres::new(&PostgresSettings { url, tls, quota_bytes }).map_err(refused)
+    Ok(Postgres::new(&PostgresSettings { url, tls, quota_bytes })?)
 }
 
 fn tls(files: &EngineCertificates) -> Result<Option<EngineTls>, ServeError> {
@@ -39,10 +56,6 @@ fn tls(files: &EngineCertificates) -> Result<Option<EngineTls>, ServeError> {
         None => None,
     };
     Ok(Some(EngineTls { authority: read(authority)?, identity }))
-}
-
-pub fn refused(error: EngineError) -> ServeError {
-    ServeError::Engine(error)
 }
 
 pub fn read(path: &Path) -> Result<Vec<u8>, ServeError> {
@@ -55,17 +68,7 @@ const MARGIN: Duration = Duration::from_millis(500);
 /// Reads the state twice, at an interval in which living nodes announce themselves.
 pub fn status(cluster: &Cluster) -> Result<ClusterStatus, ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match &cluster.engine {
-        EngineSettings::Etcd(etcd) => {
-            let engine = open_etcd(etcd, cluster.quota_bytes)?;
-            runtime.block_on(look_twice(&engine))
-        }
-        EngineSettings::Postgres(url) => {
-            let engine = open_postgres(url, cluster.quota_bytes)?;
-            runtime.block_on(look_twice(&engine))
-        }
-    }
-    .map_err(refused)
+    Ok(with_engine!(cluster, |engine| runtime.block_on(look_twice(&engine)))?)
 }
 
 async fn look_twice(engine: &impl Engine) -> Result<ClusterStatus, EngineError> {

@@ -14,6 +14,21 @@ mod serve;
 mod shards;
 
 pub use engine::status;
-pub use operations::{ClusterError, audit, export, give_up, import};
+pub use operations::{audit, audit_store, export, give_up, import};
 pub use rotation::rotate;
-pub use serve::serve;
+
+use super::error::ServeError;
+use super::signals::{Reloading, Signals};
+use crate::config::{Cluster, Settings};
+
+/// Serves until asked to stop.
+pub async fn serve(
+    settings: &Settings,
+    cluster: &Cluster,
+    step_umask: u32,
+    signals: Signals,
+    reloading: Reloading,
+) -> Result<(), ServeError> {
+    engine::with_engine!(cluster, |engine| serve::serve(engine, settings, cluster, step_umask, signals, reloading)
+        .await)
+}

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::engine;
-use super::engine::running_node;
+use super::engine::{running_node, with_engine};
 use crate::app::error::ServeError;
 use crate::app::one_machine::open_store;
-use crate::config::{Cluster, Engine as EngineSettings, Settings};
+use crate::config::{Cluster, Settings};
 use crate::moving::{self, ExportError, Exported, ImportError, NotReady, Target, Totals, answered};
 use accounts::secrets::{self, FoundAuditKey, MasterKey};
 use ambient::entropy;
@@ -74,37 +73,22 @@ impl From<EngineError> for ClusterError {
     }
 }
 
-/// A command that works with either engine.
-pub trait Operation {
-    type Outcome;
-
-    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Self::Outcome, ClusterError>;
-}
-
-/// Runs an operation on the engine of the settings.
-pub fn operate<O: Operation>(cluster: &Cluster, operation: O) -> Result<O::Outcome, ClusterError> {
+/// Runs a command on an engine that is set up for us.
+pub fn operate<E: Engine, T>(
+    engine: E,
+    command: impl AsyncFnOnce(Arc<E>) -> Result<T, ClusterError>,
+) -> Result<T, ClusterError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ServeError::Io)?;
-    match &cluster.engine {
-        EngineSettings::Etcd(etcd) => {
-            let engine = engine::open_etcd(etcd, cluster.quota_bytes)?;
-            runtime.block_on(probed(engine, operation))
-        }
-        EngineSettings::Postgres(url) => {
-            let engine = engine::open_postgres(url, cluster.quota_bytes)?;
-            runtime.block_on(probed(engine, operation))
-        }
-    }
-}
-
-async fn probed<E: Engine, O: Operation>(engine: E, operation: O) -> Result<O::Outcome, ClusterError> {
-    answered(async || engine.probe().await).await?;
-    operation.run(Arc::new(engine)).await
+    runtime.block_on(async {
+        answered(async || engine.probe().await).await?;
+        command(Arc::new(engine)).await
+    })
 }
 
 /// The master key of the settings, which a cluster must have.
-fn master_key(settings: &Settings) -> Result<MasterKey, ServeError> {
+pub fn master_key(settings: &Settings) -> Result<&MasterKey, ServeError> {
     let missing = || ServeError::Cluster("LOCKKEEPER_MASTER_KEY is not set".to_owned());
-    settings.master_key.clone().ok_or_else(missing)
+    settings.master_key.as_ref().ok_or_else(missing)
 }
 
 /// The owner's name in the shard records while a process fills a cluster.
@@ -121,26 +105,45 @@ pub fn import(settings: &Settings, cluster: &Cluster, progress: Progress<'_>) ->
         return Err(ClusterError::NoData(settings.data_dir.clone()));
     }
     let source = open_store(settings, false)?;
-    check_key(&source, settings, &master)?;
-    let imported = operate(cluster, Import { cluster, key: master.short_hash(), source: &source, progress });
+    check_key(&source, settings, master)?;
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+    let owner = Owner { node: NAME.to_owned(), url: String::new(), run: entropy::run() };
+    let (shards, key) = (cluster.shards, master.short_hash());
+    let imported = with_engine!(cluster, |engine| operate(engine, async |engine| {
+        let target = Target { engine: &*engine, shards, key, owner, millis };
+        let totals = moving::import(&target, &source, progress).await?;
+        Ok((totals, answered(async || engine.room().await).await?))
+    }));
     source.close();
     imported
 }
 
 /// Empties a cluster that an import has begun to fill.
 pub fn give_up(cluster: &Cluster) -> Result<Room, ClusterError> {
-    operate(cluster, GiveUp)
+    with_engine!(cluster, |engine| operate(engine, async |engine| {
+        moving::give_up(&*engine).await?;
+        Ok(answered(async || engine.room().await).await?)
+    }))
 }
 
 /// Copies the cluster into a new data directory. With a margin of 0, no node may be granting fencing tokens.
 pub fn export(
     settings: &Settings,
     cluster: &Cluster,
-    (to, margin, options): (&Path, u64, store::Options),
+    to: (&Path, u64, store::Options),
     progress: Progress<'_>,
 ) -> Result<Exported, ClusterError> {
     let master = master_key(settings)?;
-    operate(cluster, Export { master, to, margin, options, progress })
+    with_engine!(cluster, |engine| operate(engine, async |engine| {
+        let (_, margin, _) = to;
+        if margin == 0
+            && let Some(node) = running_node(&*engine).await?
+        {
+            return Err(ClusterError::MarginWhileRunning(node));
+        }
+        Ok(moving::export(&*engine, master, to, progress).await?)
+    }))
 }
 
 /// Checks that the nodes can open everything in the data directory.
@@ -158,108 +161,43 @@ fn check_key(source: &LoggedStore, settings: &Settings, master: &MasterKey) -> R
     }
 }
 
-fn target<'a, E: Engine>(engine: &'a E, cluster: &Cluster, key: u64) -> Target<'a, E> {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let owner = Owner { node: NAME.to_owned(), url: String::new(), run: entropy::run() };
-    let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-    Target { engine, shards: cluster.shards, key, owner, millis }
-}
-
-struct Import<'a> {
-    cluster: &'a Cluster,
-    key: u64,
-    source: &'a dyn Store,
-    progress: Progress<'a>,
-}
-
-impl Operation for Import<'_> {
-    type Outcome = (Totals, Room);
-
-    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<(Totals, Room), ClusterError> {
-        let target = target(&*engine, self.cluster, self.key);
-        let totals = moving::import(&target, self.source, self.progress).await?;
-        let room = answered(async || engine.room().await).await?;
-        Ok((totals, room))
-    }
-}
-
-struct GiveUp;
-
-impl Operation for GiveUp {
-    type Outcome = Room;
-
-    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Room, ClusterError> {
-        moving::give_up(&*engine).await?;
-        Ok(answered(async || engine.room().await).await?)
-    }
-}
-
-struct Export<'a> {
-    master: MasterKey,
-    to: &'a Path,
-    margin: u64,
-    options: store::Options,
-    progress: Progress<'a>,
-}
-
-impl Operation for Export<'_> {
-    type Outcome = Exported;
-
-    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Exported, ClusterError> {
-        let Export { master, to, margin, options, progress } = self;
-        if margin == 0
-            && let Some(node) = running_node(&*engine).await?
-        {
-            return Err(ClusterError::MarginWhileRunning(node));
-        }
-        Ok(moving::export(&*engine, &master, (to, margin, options), progress).await?)
-    }
-}
-
-/// Verifies the events of one organization or of all, ordered by name.
+/// Verifies the events of one organization or of all, ordered by name. Each shard is read at one moment.
 pub fn audit(
     settings: &Settings,
     cluster: &Cluster,
     organization: Option<&str>,
     expected: &[Expectation],
 ) -> Result<Vec<AuditReport>, ClusterError> {
-    operate(cluster, Audit { master: master_key(settings)?, organization, expected })
-}
-
-struct Audit<'a> {
-    master: MasterKey,
-    organization: Option<&'a str>,
-    expected: &'a [Expectation],
-}
-
-impl Operation for Audit<'_> {
-    type Outcome = Vec<AuditReport>;
-
-    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Vec<AuditReport>, ClusterError> {
-        let cluster = moving::ready(&*engine, self.master.short_hash()).await?;
+    let master = master_key(settings)?;
+    with_engine!(cluster, |engine| operate(engine, async |engine| {
+        let cluster = moving::ready(&*engine, master.short_hash()).await?;
         let mut reports = Vec::new();
         for number in 0..cluster.shards.get() {
-            let copied = answered(async || engine.copy(number).await).await?;
-            if let Some((shard, pairs)) = copied {
-                reports.extend(self.audit(Arc::new(Snapshot::new(shard, pairs)))?);
-            }
+            let Some((shard, pairs)) = answered(async || engine.copy(number).await).await? else { continue };
+            let shard = Arc::new(Snapshot::new(shard, pairs));
+            let (found, _) = audit_store(shard, (Path::new(""), Some(master)), organization, expected)?;
+            reports.extend(found);
         }
         reports.sort_by(|one, other| one.organization.cmp(&other.organization));
         Ok(reports)
-    }
+    }))
 }
 
-impl Audit<'_> {
-    fn audit(&self, shard: Arc<Snapshot>) -> Result<Vec<AuditReport>, ClusterError> {
-        let found = secrets::find_audit_key(&*shard, Path::new(""), Some(self.master.clone()))?;
-        let events = Events::new(shard);
-        let events = match found {
-            FoundAuditKey::Key(key) => events.with_key(key),
-            // Without a key, the report says that the seals could not be checked.
-            FoundAuditKey::NotMade | FoundAuditKey::NoMasterKey | FoundAuditKey::DoesNotOpen => events,
-        };
-        let is_wanted = |organization: &Identifier| self.organization.is_none_or(|name| organization.as_str() == name);
-        let organizations = events.audited()?.into_iter().filter(is_wanted);
-        organizations.map(|organization| Ok(events.audit(&organization, self.expected)?)).collect()
-    }
+/// Verifies the events of one organization of a store, or of all. Without the audit key, the reports say that the seals
+/// could not be checked.
+pub fn audit_store(
+    store: Arc<dyn Store>,
+    (data_dir, master): (&Path, Option<&MasterKey>),
+    organization: Option<&str>,
+    expected: &[Expectation],
+) -> Result<(Vec<AuditReport>, FoundAuditKey), secrets::OpenError> {
+    let found = secrets::find_audit_key(&*store, data_dir, master.cloned())?;
+    let events = match &found {
+        FoundAuditKey::Key(key) => Events::new(store).with_key(key.clone()),
+        FoundAuditKey::NotMade | FoundAuditKey::NoMasterKey | FoundAuditKey::DoesNotOpen => Events::new(store),
+    };
+    let is_wanted = |name: &Identifier| organization.is_none_or(|organization| name.as_str() == organization);
+    let organizations = events.audited()?.into_iter().filter(is_wanted);
+    let reports = organizations.map(|organization| events.audit(&organization, expected)).collect::<Result<_, _>>();
+    Ok((reports?, found))
 }

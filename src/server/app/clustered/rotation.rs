@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::engine::running_node;
-use super::operations::{ClusterError, Operation, operate};
+use super::engine::{running_node, with_engine};
+use super::operations::{ClusterError, operate};
 use crate::app::error::ServeError;
 use crate::config::Cluster;
-use crate::moving::{NotReady, answered};
+use crate::moving::{NotReady, TakenShard, answered, take};
 use accounts::secrets::{self, MasterKey, OpenError, Rotated};
 use ambient::entropy;
-use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Moment, Owner, Shard, Tenure};
+use store::engine::{ClusterRecord, ClusterState, Engine, EngineError, Owner};
 use store::{EngineOptions, EngineStore, FORMAT_NUMBER, Fatal, Snapshot, StoreError};
 
 /// The hashes of both keys.
@@ -51,11 +51,6 @@ fn begun(found: &ClusterRecord, keys: KeyHashes, run: u128) -> Result<Option<Clu
     }
 }
 
-/// The record once everything is under the new key.
-fn done(begun: &ClusterRecord) -> ClusterRecord {
-    ClusterRecord { state: ClusterState::Ready, ..*begun }
-}
-
 /// The record that ends a rotation that has changed nothing itself; `None` if an earlier rotation left secrets under
 /// both keys, so that no node could open all of them.
 fn stopped(found: &ClusterRecord, keys: KeyHashes, sealed: Sealed) -> Option<ClusterRecord> {
@@ -70,26 +65,16 @@ fn stopped(found: &ClusterRecord, keys: KeyHashes, sealed: Sealed) -> Option<Clu
 
 /// The owner's name in the shard records during a rotation.
 const NAME: &str = "rotate-key";
-/// How often to retry taking a shard that somebody else has just written.
-const TAKE_ATTEMPTS: u32 = 100;
 
 /// Replaces the master key of a cluster, and every data key. `None` if the cluster has the new key already.
 pub fn rotate(cluster: &Cluster, old: MasterKey, new: MasterKey) -> Result<Option<Rotated>, ClusterError> {
-    operate(cluster, Rotation { old, new })
+    let rotation = Rotation { old, new };
+    with_engine!(cluster, |engine| operate(engine, async |engine| rotation.run(&engine).await))
 }
 
 struct Rotation {
     old: MasterKey,
     new: MasterKey,
-}
-
-impl Operation for Rotation {
-    type Outcome = Option<Rotated>;
-
-    async fn run<E: Engine>(self, engine: Arc<E>) -> Result<Option<Rotated>, ClusterError> {
-        let Some(attempt) = self.begin(&engine).await? else { return Ok(None) };
-        attempt.run().await.map(Some)
-    }
 }
 
 /// Converts an error after the rotation has begun into one that says to run it again.
@@ -102,6 +87,11 @@ fn interrupted(error: ClusterError) -> ClusterError {
 }
 
 impl Rotation {
+    async fn run<E: Engine>(&self, engine: &Arc<E>) -> Result<Option<Rotated>, ClusterError> {
+        let Some(attempt) = self.begin(engine).await? else { return Ok(None) };
+        attempt.run().await.map(Some)
+    }
+
     fn hashes(&self) -> KeyHashes {
         KeyHashes { old: self.old.short_hash(), new: self.new.short_hash() }
     }
@@ -129,14 +119,6 @@ struct Attempt<'a, E> {
     found: ClusterRecord,
     /// The cluster's record during this run, unless another one takes over.
     begun: ClusterRecord,
-}
-
-/// A shard that this process has taken.
-struct TakenShard {
-    tenure: Tenure,
-    taken: Moment,
-    /// Whether its last owner gave it up in an orderly way.
-    was_left: bool,
 }
 
 impl<E: Engine> Attempt<'_, E> {
@@ -178,32 +160,17 @@ impl<E: Engine> Attempt<'_, E> {
     async fn take_and_check(&self, shards: &mut Vec<TakenShard>) -> Result<(), ClusterError> {
         // Finds nodes that started before the record was written.
         check_stopped(&**self.engine).await?;
-        for number in 0..self.begun.shards.get() {
-            shards.extend(self.take(number).await?);
+        // A node that could still write to a shard had taken it before the record was written.
+        let known = answered(async || self.engine.shards().await).await?;
+        for shard in known.iter().filter(|shard| shard.number < self.begun.shards.get()) {
+            let taken = take(&**self.engine, &self.begun, shard.number, &self.owner).await?;
+            shards.push(taken.ok_or(ClusterError::Replaced)?);
         }
         let Rotation { old, new } = self.rotation;
         for shard in &*shards {
             secrets::check_opens(&self.copied(shard).await?, &[new, old])?;
         }
         Ok(())
-    }
-
-    /// `None` if nobody has ever written the shard.
-    async fn take(&self, number: u16) -> Result<Option<TakenShard>, ClusterError> {
-        for _ in 0..TAKE_ATTEMPTS {
-            self.check_run().await?;
-            let known = answered(async || self.engine.shards().await).await?;
-            let Some(seen): Option<Shard> = known.into_iter().find(|shard| shard.number == number) else {
-                return Ok(None);
-            };
-            let sent = (EngineOptions::default().clock)();
-            if let Some(tenure) = answered(async || self.engine.take(&seen, &self.owner).await).await? {
-                // Checked again: a run that takes over from now on takes the shard after this one.
-                self.check_run().await?;
-                return Ok(Some(TakenShard { tenure, taken: sent, was_left: seen.owner.is_none() }));
-            }
-        }
-        Err(ClusterError::Replaced)
     }
 
     async fn copied(&self, shard: &TakenShard) -> Result<Snapshot, ClusterError> {
@@ -225,7 +192,7 @@ impl<E: Engine> Attempt<'_, E> {
     }
 
     async fn rotate(&self, shard: TakenShard) -> Result<Rotated, ClusterError> {
-        let TakenShard { tenure, taken, was_left } = shard;
+        let TakenShard { tenure, sent, was_left } = shard;
         self.check_run().await?;
         let (number, version) = (tenure.shard().number, tenure.shard().version);
         let pairs = answered(async || self.engine.load(number, version).await).await?;
@@ -233,7 +200,7 @@ impl<E: Engine> Attempt<'_, E> {
         // The receiver is gone when the shard is done.
         let fatal: Fatal = Arc::new(move |sentence: &str| _ = told.send(sentence.to_owned()));
         let options = EngineOptions { fatal, ..EngineOptions::default() };
-        let store = EngineStore::start(self.engine.clone(), tenure, taken, pairs, options);
+        let store = EngineStore::start(self.engine.clone(), tenure, sent, pairs, options);
         let store = store.map_err(EngineError::Refused)?;
         let (old, new) = (&self.rotation.old, &self.rotation.new);
         let rotated = tokio::select! {
@@ -254,7 +221,7 @@ impl<E: Engine> Attempt<'_, E> {
     }
 
     async fn finish(&self) -> Result<(), ClusterError> {
-        let done = done(&self.begun);
+        let done = ClusterRecord { state: ClusterState::Ready, ..self.begun };
         let is_done = answered(async || self.engine.replace(&self.begun, Some(&done)).await).await?;
         if is_done { Ok(()) } else { Err(ClusterError::Replaced) }
     }
@@ -320,7 +287,6 @@ mod tests {
 
     #[test]
     fn a_rotation_ends_with_the_key_that_everything_is_under() {
-        assert_eq!(done(&rotating(1, 2, 7)), rule_record(2, ClusterState::Ready));
         let sealed = |under_old, under_new| Sealed { under_old, under_new };
         let filled = rule_record(1, ClusterState::Filled { run: 5 });
         assert_eq!(stopped(&filled, KEYS, sealed(true, true)), Some(filled), "as it was found");
@@ -339,8 +305,8 @@ mod tests {
     use domain::{Description, Identifier, Timestamp, VariableName};
     use events::Cause;
     use store::engine::memory::{Cluster, Faults, MemoryEngine};
-    use store::engine::{ClusterState, NodeRecord, Transaction, Version};
-    use store::{Changes, FORMAT_NUMBER, Sequence};
+    use store::engine::{NodeRecord, Shard, Transaction, Version};
+    use store::{Changes, Sequence};
 
     const SHARDS: u16 = 3;
 
@@ -413,13 +379,13 @@ mod tests {
     async fn a_rotation_replaces_the_key_of_every_shard_once() {
         for state in [ClusterState::Ready, ClusterState::Filled { run: 5 }] {
             let engine = cluster(record('1', state), ['1'; 3]).await;
-            let rotated = rotation(('1', '2')).run(engine.clone()).await.unwrap();
+            let rotated = rotation(('1', '2')).run(&engine).await.unwrap();
             assert_eq!(rotated, Some(Rotated { organizations: 3, secrets: 3 }));
             let leftover = std::env::current_dir().unwrap().join("master.key.id");
             assert!(!leftover.exists(), "a cluster has no data directory: nothing is written beside the engine");
             assert_eq!(engine.cluster().await.unwrap(), Some(record('2', ClusterState::Ready)));
             assert_eq!((keys_of(&engine).await, owners(&engine).await), (vec!['2'; 3], vec![None; 3]));
-            assert_eq!(rotation(('1', '2')).run(engine).await.unwrap(), None);
+            assert_eq!(rotation(('1', '2')).run(&engine).await.unwrap(), None);
         }
     }
 
@@ -435,7 +401,7 @@ mod tests {
                 for shard in shards.drain(..steps.saturating_sub(1)) {
                     first.rotate(shard).await.unwrap();
                 }
-                rotation(keys).run(engine.clone()).await.unwrap().unwrap();
+                rotation(keys).run(&engine).await.unwrap().unwrap();
                 let ended = async || (engine.cluster().await.unwrap().unwrap(), keys_of(&engine).await);
                 assert_eq!(
                     ended().await,
@@ -492,7 +458,7 @@ mod tests {
         for found in [ready, record('2', ClusterState::Rotating { from, run: Some(5) })] {
             for keys in [('1', '2'), ('2', '1')].into_iter().filter(|keys| found != ready || keys.0 == '1') {
                 let engine = cluster(found, ['1', '1', '3']).await;
-                let refused = rotation(keys).run(engine.clone()).await;
+                let refused = rotation(keys).run(&engine).await;
                 assert!(matches!(refused, Err(ClusterError::Secrets(_))), "{found:?} {keys:?}");
                 assert_eq!(engine.cluster().await.unwrap(), Some(ready), "{found:?} {keys:?}");
                 assert_eq!((keys_of(&engine).await, owners(&engine).await), (vec!['1', '1', '3'], vec![None; 3]));
@@ -504,7 +470,7 @@ mod tests {
     async fn secrets_under_both_keys_are_not_served_and_the_sentence_says_what_to_do() {
         let from = master('1').short_hash();
         let engine = cluster(record('2', ClusterState::Rotating { from, run: Some(5) }), ['2', '1', '3']).await;
-        let refused = rotation(('1', '2')).run(engine.clone()).await.unwrap_err();
+        let refused = rotation(('1', '2')).run(&engine).await.unwrap_err();
         assert!(refused.to_string().contains("restore the cluster from its last export"), "{refused}");
         assert!(!engine.cluster().await.unwrap().unwrap().state.is_ready());
         assert_eq!(keys_of(&engine).await, ['2', '1', '3']);

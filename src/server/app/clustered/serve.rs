@@ -1,7 +1,6 @@
 //! A node of a cluster, from start to end. It reads logs from its own files, the store that all nodes share, and other
 //! nodes.
 
-use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU64};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,23 +8,22 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::engine;
+use super::operations::master_key;
 use super::shards::{OwnedShard, OwnedShards, OwnedStore, ShardMap};
 use crate::app::error::ServeError;
-use crate::app::node::{self, Steps, event_counter, listen_options, reserve};
-use crate::app::node_chores::{self, ChoreContext, LogPlace};
-use crate::app::realm::{self, FirstAdmin, LiveRealm, OpenedRealm, RealmStore};
-use crate::app::reconcile::Declarations;
-use crate::app::runner_host::Hosts;
-use crate::app::signals::{Hangups, Load, Reloading, Signals, drain, stop};
-use crate::app::{greeting, isolation, step_users};
-use crate::config::{self, Cluster, Engine as EngineSettings, Settings};
-use crate::http::{self, Node, Served, Shards, Whereabouts};
+use crate::app::host::{self, ShardHost, event_counter, reserve};
+use crate::app::realm::{FirstAdmin, LiveRealm, RealmStore};
+use crate::app::runner_host::RunnerHosts;
+use crate::app::signals::{Reloading, Signals, drain, exit_unless, stop};
+use crate::app::{greeting, node_chores, step_users};
+use crate::config::{self, Cluster, Settings};
+use crate::http::{self, Served};
 use crate::moving::{self, NotReady};
-use crate::telemetry;
 use accounts::secrets::MasterKey;
 use ambient::backoff::{Backoff, Retries};
 use ambient::entropy;
@@ -51,88 +49,48 @@ const TENDED_EVERY: Duration = Duration::from_secs(5);
 const ENGINE_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 
 /// Serves until asked to stop.
-pub async fn serve(settings: &Settings, cluster: &Cluster, load: Load, step_umask: u32) -> Result<(), ServeError> {
-    match &cluster.engine {
-        EngineSettings::Etcd(etcd) => {
-            let engine = Arc::new(engine::open_etcd(etcd, cluster.quota_bytes)?);
-            serve_on(engine, settings, cluster, load, step_umask).await
-        }
-        EngineSettings::Postgres(url) => {
-            let engine = Arc::new(engine::open_postgres(url, cluster.quota_bytes)?);
-            serve_on(engine, settings, cluster, load, step_umask).await
-        }
-    }
-}
-
-async fn serve_on<E: Engine>(
-    engine: Arc<E>,
+pub async fn serve<E: Engine>(
+    engine: E,
     settings: &Settings,
     cluster: &Cluster,
-    load: Load,
     step_umask: u32,
+    mut signals: Signals,
+    reloading: Reloading,
 ) -> Result<(), ServeError> {
-    let mut signals = Signals::new()?;
-    let hangups = Hangups::new()?;
-    let metrics = telemetry::metrics();
+    let engine = Arc::new(engine);
     let _dir = DataDir::open_for_node(&settings.data_dir)?;
     let listeners = reserve(settings)?;
     let scheme = if settings.tls.is_some() { "https" } else { "http" };
     let own_url = format!("{scheme}://{}", listeners.main.address()?);
     let url = cluster.advertise.clone().unwrap_or(own_url);
-    let master = settings.master_key.as_ref();
-    let master = master.ok_or_else(|| ServeError::Cluster("LOCKKEEPER_MASTER_KEY is not set".to_owned()))?;
+    let master = master_key(settings)?;
     let shards = tokio::select! {
         shards = join(&*engine, cluster, master) => shards?,
         () = signals.next() => return Ok(()),
     };
     let own = Owner { node: cluster.node.clone(), url, run: entropy::run() };
-    let (ownership, view, mut taken) = ShardOwnership::new(engine.clone(), ownership_options(own.clone(), shards));
+    let store =
+        EngineOptions { appended: Some(event_counter()), fatal: exit_with(EXIT_DEPOSED), ..EngineOptions::default() };
+    let program = env!("CARGO_PKG_VERSION").to_owned();
+    let options = ShardOwnershipOptions { own: own.clone(), program, shards, store };
+    let (ownership, view, mut taken) = ShardOwnership::new(engine.clone(), options);
     let authorities = cluster.nodes_ca.as_deref().map(engine::read).transpose()?;
     let client = PeerClient::new(&cluster.node, ViaKey::of(master), authorities.as_deref());
     let client = client.map_err(ServeError::Cluster)?;
     let logs = open_logs(settings, cluster, client.clone(), view.clone())?;
-    let node = Arc::new(node::open_node(settings, metrics.clone(), logs)?);
-    let users = if isolation::needs_users(settings) {
-        step_users::open_in(&settings.data_dir, &settings.organizations, settings.runner.users)?
-    } else {
-        BTreeMap::new()
-    };
-    let hosts = Hosts::new(node::wall_clock(), move |organization| shard_of(organization, shards));
-    let steps = node::open_steps(settings, &node, users, hosts, step_umask).await?;
+    let organizations = settings.organizations.iter().map(|organization| &organization.id);
+    let users = async { step_users::open_in(&settings.data_dir, organizations, settings.runner.users) };
+    let runner_hosts = RunnerHosts::new(host::wall_clock(), move |organization| shard_of(organization, shards));
+    let declarations = reloading.declarations();
+    let host = ShardHost::open(settings, declarations, step_umask, logs, users, runner_hosts).await?;
     let map = Arc::new(ShardMap::new(shards, own.run, view.clone()));
     let served = Served::Shards(Arc::new(http::Cluster { shards: map.clone(), client }));
-    let running = http::start(&listen_options(settings), listeners, node.clone(), served)
-        .map_err(|error| ServeError::listen(settings.listen, &error))?;
-    greeting::greet_node(settings, (cluster, &own.url), &running, &steps.isolation);
-    let (realms, places) = (map.clone(), map.clone());
-    let context = ChoreContext {
-        node: node.clone(),
-        runner: steps.runner.clone(),
-        realms: Arc::new(move || realms.realms()),
-        organizations: settings.organizations.iter().map(|organization| organization.id.clone()).collect(),
-        place_of: Box::new(move |organization| {
-            match organization.map(|organization| places.of(organization.as_str())) {
-                Some(Whereabouts::Here(realm)) => LogPlace::Here(realm),
-                Some(Whereabouts::At(_)) | None => LogPlace::Elsewhere,
-                Some(Whereabouts::Nowhere) => LogPlace::Unknown,
-            }
-        }),
-    };
-    let reloading = Reloading::new(hangups, load, settings);
-    let declarations = reloading.declarations();
-    let chores = node_chores::begin(context, &running, settings.environments.idle, metrics, reloading);
+    let running = host.listen(listeners, served)?;
+    greeting::greet_node(&host, (cluster, &own.url), &running);
+    let chores = node_chores::begin(&host, &running, reloading);
     actix_web::rt::spawn(ownership.run());
 
-    let opener = Opener {
-        engine: &*engine,
-        key: master.short_hash(),
-        settings,
-        declarations,
-        cluster,
-        shards,
-        node: &node,
-        steps: &steps,
-    };
+    let opener = Opener { engine: &*engine, key: master.short_hash(), cluster, shards, host: &host };
     let mut owned = OwnedShards::new(engine.clone(), view, map.clone(), cluster.node.clone());
     let mut tended = tokio::time::interval(TENDED_EVERY);
     let mut opening = FuturesUnordered::new();
@@ -155,7 +113,7 @@ async fn serve_on<E: Engine>(
             },
             _ = tended.tick() => {
                 owned.tend().await;
-                owned.hand_over_one(&steps).await;
+                owned.hand_over_one(&host).await;
             }
         }
     };
@@ -166,25 +124,17 @@ async fn serve_on<E: Engine>(
     while let Some(shard) = taken.recv().await {
         owned.opens(opener.taken(shard));
     }
-    chores.iter().for_each(tokio::task::JoinHandle::abort);
+    chores.iter().for_each(JoinHandle::abort);
     let patience = settings.http.drain;
     // The listener is closed last: until then, requests wait for the new owners of their shards and are forwarded to
     // them.
     let finish = async {
-        let (gone, ()) = tokio::join!(steps.runner.shut_down(patience), owned.settle(patience));
-        if gone {
-            owned.leave().await;
-        } else {
-            // The shards are not marked as left, so that the next owners wait until the steps must have ended.
-            owned.close().await;
-        }
-        tokio::join!(drain(running, patience), node.archive.finish_uploads(patience.min(UPLOADED_WITHIN)));
+        let (gone, ()) = tokio::join!(host.runner.shut_down(patience), owned.settle(patience));
+        owned.give_up(gone).await;
+        tokio::join!(drain(running, patience), host.node.archive.finish_uploads(patience.min(UPLOADED_WITHIN)));
         gone
     };
-    if !stop(finish, &steps.runner, &mut signals).await {
-        tracing::warn!("stopped, but some processes of steps could not be killed; the next start waits for their end");
-        std::process::exit(0);
-    }
+    exit_unless(stop(finish, &host.runner, &mut signals).await);
     ended.inspect(|()| tracing::info!("stopped"))
 }
 
@@ -207,7 +157,7 @@ async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Re
                 }
                 tokio::time::sleep(pause).await;
             }
-            Err(error) => return Err(engine::refused(error)),
+            Err(error) => return Err(error.into()),
         }
     };
     moving::check(&found, wanted.key)?;
@@ -222,23 +172,14 @@ async fn join(engine: &impl Engine, cluster: &Cluster, master: &MasterKey) -> Re
     Ok(found.shards)
 }
 
-fn ownership_options(own: Owner, shards: NonZeroU16) -> ShardOwnershipOptions {
-    let store =
-        EngineOptions { appended: Some(event_counter()), fatal: exit_with(EXIT_DEPOSED), ..EngineOptions::default() };
-    ShardOwnershipOptions { own, program: env!("CARGO_PKG_VERSION").to_owned(), shards, store }
-}
-
 /// Opens a realm on each shard that this node takes.
 struct Opener<'a, E> {
     engine: &'a E,
     /// The hash of the master key.
     key: u64,
-    settings: &'a Settings,
-    declarations: Declarations,
     cluster: &'a Cluster,
     shards: NonZeroU16,
-    node: &'a Node,
-    steps: &'a Steps,
+    host: &'a ShardHost<'a>,
 }
 
 impl<E: Engine> Opener<'_, E> {
@@ -255,8 +196,9 @@ impl<E: Engine> Opener<'_, E> {
         self.check().await?;
         let (number, store) = (owned.number, owned.store.clone());
         let settings = self.settings_of(number);
-        let first = |settings: &Settings| settings.organizations.first().map(|organization| organization.id.clone());
-        let makes_admin = first(&settings).is_some() && first(&settings) == first(self.settings);
+        let first = self.host.settings.organizations.first();
+        let makes_admin =
+            first.is_some_and(|first| settings.organizations.first().is_some_and(|own| own.id == first.id));
         let realm_store = RealmStore {
             store: store.clone(),
             number,
@@ -266,15 +208,13 @@ impl<E: Engine> Opener<'_, E> {
             log_keeper: Some(Box::new(OwnLogs {
                 node: self.cluster.node.clone(),
                 uploads: self.cluster.logs.is_some(),
-                logs: self.node.logs.clone(),
+                logs: self.host.node.logs.clone(),
             })),
             steps_over_at: owned.steps_over_at,
             makes_admin,
             tickets: TicketLane { number: u64::from(number), of: NonZeroU64::from(self.shards) },
         };
-        let OpenedRealm { realm, first_admin } =
-            realm::open_realm(&settings, realm_store, self.node, self.steps).await?;
-        let live = LiveRealm::begin(realm, &settings, &self.node.archive, self.declarations.clone());
+        let (live, first_admin) = LiveRealm::open(self.host, &settings, realm_store).await?;
         tracing::info!(shard = number, millis = began.elapsed().as_millis() as u64, "opened a shard");
         Ok((OwnedShard { owned, live }, first_admin))
     }
@@ -293,8 +233,8 @@ impl<E: Engine> Opener<'_, E> {
 
     /// The settings with only the organizations of this shard, as last declared.
     fn settings_of(&self, number: u16) -> Settings {
-        let mut settings = self.settings.clone();
-        settings.organizations.clone_from(&self.declarations.borrow());
+        let mut settings = self.host.settings.clone();
+        settings.organizations.clone_from(&self.host.declarations.borrow());
         settings.organizations.retain(|organization| shard_of(&organization.id, self.shards) == number);
         settings
     }
@@ -302,7 +242,7 @@ impl<E: Engine> Opener<'_, E> {
 
 /// Never behind the clocks of earlier owners, so that their records are not in the future.
 fn wall_clock(store: &EngineStore) -> http::WallClock {
-    let (floor, clock) = (store.millis_at_start(), node::wall_clock());
+    let (floor, clock) = (store.millis_at_start(), host::wall_clock());
     let floor = Timestamp::from_millis(i64::try_from(floor).unwrap_or(i64::MAX));
     Arc::new(move || clock().max(floor))
 }

@@ -12,7 +12,7 @@ use parking_lot::RwLock;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::app::node::Steps;
+use crate::app::host::ShardHost;
 use crate::app::realm::LiveRealm;
 use crate::http::{NodeSeen, Overview, Peer, Realm, ShardSeen, Shards, Surveyed, Whereabouts};
 use cluster::{Balance, SeenNode, View, best, shard_of};
@@ -101,7 +101,7 @@ impl<E: Engine> OwnedShards<E> {
 
     /// Hands one shard over to the node that should own it, if there is one. Not while steps run here, which would be
     /// interrupted.
-    pub async fn hand_over_one(&mut self, steps: &Steps) {
+    pub async fn hand_over_one(&mut self, host: &ShardHost<'_>) {
         let now = Instant::now();
         let may_be_left = self.shards.iter().filter(|shard| shard.owned.may_be_left(now));
         let numbers: Vec<_> = may_be_left.map(|shard| shard.owned.number).collect();
@@ -110,7 +110,7 @@ impl<E: Engine> OwnedShards<E> {
             let living: Vec<_> = living(&view).collect();
             self.balance.next(&self.own, &numbers, &living, now.into_std())
         };
-        let Some((number, successor)) = due.filter(|_| steps.runner.running() + steps.runner.waiting() == 0) else {
+        let Some((number, successor)) = due.filter(|_| host.runner.running() + host.runner.waiting() == 0) else {
             return;
         };
         let Some(place) = self.shards.iter().position(|shard| shard.owned.number == number) else { return };
@@ -119,7 +119,7 @@ impl<E: Engine> OwnedShards<E> {
         self.map.remove(number);
         live.wind_down();
         live.realm.environments.send_waiters_away();
-        steps.hosts.remove(number);
+        host.runner_hosts.remove(number);
         live.settle(ANSWERED_WITHIN).await;
         live.write_last().await;
         tokio::task::spawn_blocking(move || owned.store.leave(Some(&successor))).await.ok();
@@ -136,25 +136,17 @@ impl<E: Engine> OwnedShards<E> {
         join_all(self.shards.iter_mut().map(|shard| shard.live.settle(patience))).await;
     }
 
-    /// Writes the remaining changes. This node stays the recorded owner until another one takes over.
-    pub async fn close(self) {
-        self.give_up(|_| false).await;
-    }
-
-    /// Gives up all shards, each to the living node that should own it. Stays the owner of shards where steps of an
-    /// earlier owner may still run, since whoever takes a shard marked as left does not wait for them.
-    pub async fn leave(self) {
+    /// Writes the remaining changes, and gives up all shards, each to the living node that should own it. Stays the
+    /// recorded owner of shards where steps may still run, of this node unless they are `gone`, or of an earlier owner:
+    /// whoever takes a shard marked as left does not wait for them.
+    pub async fn give_up(self, gone: bool) {
         let now = Instant::now();
-        self.give_up(|owned| owned.may_be_left(now)).await;
-    }
-
-    async fn give_up(self, is_left: impl Fn(&OwnedStore) -> bool) {
         join_all(self.shards.iter().map(|shard| shard.live.write_last())).await;
         let view = self.view.borrow().clone();
         let others: Vec<_> = living(&view).filter(|node| *node != self.own).collect();
         let all = self.shards.into_iter().map(|shard| shard.owned).chain(self.opening.into_values());
         let ending = all.map(|owned| {
-            let (is_left, successor) = (is_left(&owned), best(owned.number, &others).map(str::to_owned));
+            let (is_left, successor) = (gone && owned.may_be_left(now), best(owned.number, &others).map(str::to_owned));
             let OwnedStore { store, .. } = owned;
             tokio::task::spawn_blocking(move || if is_left { store.leave(successor.as_deref()) } else { store.close() })
         });
@@ -186,10 +178,6 @@ impl ShardMap {
     /// From now on, requests for the shard wait until another node has it.
     pub fn remove(&self, number: u16) {
         self.here.write().remove(&number);
-    }
-
-    pub fn realms(&self) -> Vec<Arc<Realm>> {
-        self.here.read().values().cloned().collect()
     }
 
     fn place(&self, number: u16, shard: Option<&Shard>) -> Whereabouts {

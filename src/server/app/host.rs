@@ -1,18 +1,17 @@
-//! The parts of the process that all realms share: listeners, the node, and the runner of steps.
+//! The host of shards: the parts of the process that all realms share. One machine has one shard, in its data directory;
+//! in a cluster shards come and go.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, LazyLock, OnceLock};
 
-use metrics_exporter_prometheus::PrometheusHandle;
-
 use super::error::ServeError;
-use super::isolation;
-use super::isolation::FoundIsolation;
-use super::runner_host::Hosts;
+use super::isolation::{self, FoundIsolation};
+use super::reconcile::Declarations;
+use super::runner_host::RunnerHosts;
 use crate::config::Settings;
-use crate::http::{self, Encryption, ListenOptions, Listeners, Node, Realm, Scans, WallClock};
+use crate::http::{self, Encryption, ListenOptions, Listeners, Node, RunningServer, Scans, Served, WallClock};
 use crate::telemetry;
 use crate::tls::ServerTls;
 use delivery::archive::Archive;
@@ -44,7 +43,47 @@ pub fn reserve(settings: &Settings) -> Result<Listeners, ServeError> {
     Ok(Listeners { main, encryption: Some(Encryption { tls, hsts: options.hsts, plain }) })
 }
 
-pub fn listen_options(settings: &Settings) -> ListenOptions {
+pub struct ShardHost<'a> {
+    pub settings: &'a Settings,
+    pub declarations: Declarations,
+    pub node: Arc<Node>,
+    pub runner: Runner,
+    pub runner_hosts: Arc<RunnerHosts>,
+    /// How steps are confined, for the operator.
+    pub isolation: String,
+    /// Whether confined steps cannot read any file of the data directory.
+    pub closes_data: bool,
+}
+
+impl<'a> ShardHost<'a> {
+    /// `users` finds the users of organizations, if their steps need separate ones.
+    pub async fn open(
+        settings: &'a Settings,
+        declarations: Declarations,
+        step_umask: u32,
+        logs: (Logs, Archive),
+        users: impl Future<Output = Result<BTreeMap<Identifier, u32>, ServeError>>,
+        runner_hosts: RunnerHosts,
+    ) -> Result<Self, ServeError> {
+        let node = Arc::new(open_node(settings, logs)?);
+        let users = if isolation::needs_users(settings) { users.await? } else { BTreeMap::new() };
+        let data_dir = settings.data_dir.canonicalize()?;
+        let FoundIsolation { isolation, summary, closes_data } =
+            isolation::find(settings, users, &data_dir, &data_dir.join(WORK)).await?;
+        let options = runner_options(settings, &node, &data_dir, (step_umask, isolation));
+        let runner_hosts = Arc::new(runner_hosts);
+        let runner = Runner::new(options, node.logs.clone(), runner_hosts.clone());
+        Ok(Self { settings, declarations, node, runner, runner_hosts, isolation: summary, closes_data })
+    }
+
+    /// Accepts connections from now on.
+    pub fn listen(&self, listeners: Listeners, served: Served) -> Result<RunningServer, ServeError> {
+        http::start(&listen_options(self.settings), listeners, self.node.clone(), served)
+            .map_err(|error| ServeError::listen(self.settings.listen, &error))
+    }
+}
+
+fn listen_options(settings: &Settings) -> ListenOptions {
     ListenOptions {
         workers: match settings.workers {
             0 => std::thread::available_parallelism().map_or(2, usize::from),
@@ -56,15 +95,8 @@ pub fn listen_options(settings: &Settings) -> ListenOptions {
     }
 }
 
-/// Returns the current realms of this process.
-pub type RealmsHere = Arc<dyn Fn() -> Vec<Arc<Realm>> + Send + Sync>;
-
-/// Opens the parts of the process, shared by all realms.
-pub fn open_node(
-    settings: &Settings,
-    metrics: PrometheusHandle,
-    (logs, archive): (Logs, Archive),
-) -> std::io::Result<Node> {
+fn open_node(settings: &Settings, (logs, archive): (Logs, Archive)) -> std::io::Result<Node> {
+    let metrics = telemetry::metrics();
     let organizations = settings.organizations.len();
     let has_names = settings.http.metrics_names;
     let names: Vec<_> = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
@@ -111,32 +143,6 @@ fn open_connections(settings: &Settings) -> Arc<Connections> {
     let counter = |reason| metrics::counter!("lockkeeper_connections_cut_off_total", "reason" => reason);
     let counters = CutOffCounters { silent: counter("silent"), unread: counter("unread"), crowded: counter("crowded") };
     Connections::new(timeouts, counters)
-}
-
-/// The parts that run steps, shared by all realms.
-pub struct Steps {
-    pub runner: Runner,
-    pub hosts: Arc<Hosts>,
-    /// How steps are confined, for the operator.
-    pub isolation: String,
-    /// Whether confined steps cannot read any file of the data directory.
-    pub closes_data: bool,
-}
-
-/// Opens the runner; each realm becomes one of its hosts.
-pub async fn open_steps(
-    settings: &Settings,
-    node: &Node,
-    users: BTreeMap<Identifier, u32>,
-    hosts: Hosts,
-    umask: u32,
-) -> Result<Steps, ServeError> {
-    let data_dir = settings.data_dir.canonicalize()?;
-    let FoundIsolation { isolation, summary, closes_data } =
-        isolation::find(settings, users, &data_dir, &data_dir.join(WORK)).await?;
-    let hosts = Arc::new(hosts);
-    let options = runner_options(settings, node, &data_dir, (umask, isolation));
-    Ok(Steps { runner: Runner::new(options, node.logs.clone(), hosts.clone()), hosts, isolation: summary, closes_data })
 }
 
 fn runner_options(
