@@ -60,6 +60,4 @@ pub use resources::audit::AuditView;
 pub use resources::webhooks::webhook_body;
 pub use routes::openapi_document;
 pub use server::{Encryption, ListenOptions, Listeners, RunningServer, Served, reserve, start};
-pub use state::{
-    Node, NodeSeen, Overview, Peer, Realm, Replaceable, ShardSeen, Shards, Surveyed, WallClock, Whereabouts,
-};
+pub use state::{Node, NodeSeen, Overview, Peer, Realm, Replaceable, ShardSeen, Shards, WallClock, Whereabouts};
