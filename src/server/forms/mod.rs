@@ -27,7 +27,7 @@ pub use schema::{ObjectSchema, Schemas, reference};
 pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, WAIT_SECONDS_MAX, WaitSeconds};
 pub use traits::{Choice, Form, ObjectForm, ToJson};
 pub use types::texts;
-pub use types::{Clearable, Integer, List, Map, Text, example_of, id_schema, rule_schema};
+pub use types::{Clearable, Integer, List, Map, Text, choose, example_of, id_schema, rule_schema};
 pub(crate) use types::{choices, named_choices, new_texts, url_schema};
 
 // Used by the `texts` macro.
