@@ -231,5 +231,5 @@ fn print(reports: &[Value], unchecked: Option<&str>, as_json: bool) -> ExitCode 
 
 /// In the same form as the API.
 fn in_json(report: &AuditReport) -> Value {
-    json!(AuditView::from(report))
+    json!(AuditView::new(report))
 }

@@ -23,11 +23,11 @@ pub use element::{Content, Element, Entry, Object, Spelling, plain, shown};
 pub use pipeline::{HttpForm, RepositoryForm, StageForm, StepForm};
 pub use pipeline::{Name, PipelineForm, RegistryStepForm};
 pub use reader::{FieldFault, Reader};
-pub use schema::{ObjectSchema, Schemas};
+pub use schema::{ObjectSchema, Schemas, reference};
 pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, WAIT_SECONDS_MAX, WaitSeconds};
 pub use traits::{Choice, Form, ObjectForm, ToJson};
 pub use types::texts;
-pub use types::{Clearable, Integer, List, Map, Text, example_of, id_schema, rule_schema};
+pub use types::{Clearable, Integer, List, Map, Text, choose, example_of, id_schema, rule_schema};
 pub(crate) use types::{choices, named_choices, new_texts, url_schema};
 
 // Used by the `texts` macro.

@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use smallvec::SmallVec;
 
-use super::element::shown;
-use super::element::{Content, Element, Object, Spelling};
+use super::element::{Content, Element, Object, Spelling, shown};
 use domain::Use;
 use domain::nearest::nearest;
 

@@ -25,7 +25,7 @@ impl Schemas {
     }
 }
 
-pub(super) fn reference(name: &str) -> Value {
+pub fn reference(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 

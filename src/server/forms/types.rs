@@ -279,14 +279,16 @@ choices! {
 impl Reader {
     pub fn choice<T: Copy>(&mut self, element: &Element<'_>, all: &[T], name: fn(T) -> &'static str) -> Option<T> {
         let text = self.text(element)?;
-        let chosen = all.iter().copied().find(|choice| name(*choice) == text);
-        if chosen.is_none() {
-            let names: Vec<_> = all.iter().map(|choice| name(*choice)).collect();
-            let advice = did_you_mean(text, &names);
-            self.fault(element.at, format!("must be one of {}{advice}", names.join(", ")));
-        }
-        chosen
+        choose(text, all, name).map_err(|message| self.fault(element.at, message)).ok()
     }
+}
+
+/// The choice with this name, or why there is none.
+pub fn choose<T: Copy>(text: &str, all: &[T], name: impl Fn(T) -> &'static str) -> Result<T, String> {
+    all.iter().copied().find(|choice| name(*choice) == text).ok_or_else(|| {
+        let names: Vec<_> = all.iter().map(|choice| name(*choice)).collect();
+        format!("must be one of {}{}", names.join(", "), did_you_mean(text, &names))
+    })
 }
 
 /// A value, or null to remove the present one. Used in an `optional` field, where omitting it means no change.

@@ -11,11 +11,12 @@ use super::call::{App, Call, PerThread};
 use super::codes::Code;
 use super::outcome::read_within;
 use super::problem::Problem;
+use super::refusals::permission_denied;
 use super::request::RequestId;
 use super::state::{Node, Realm};
 use super::{cookies, own_page};
 use accounts::auth::{Caller, Identity, KnownToken, Permission, Unauthenticated};
-use domain::{EnvironmentKey, Identifier, Initiator, Malformed, RequestRef, SessionId};
+use domain::{EnvironmentKey, Identifier, Initiator, Malformed, RequestRef};
 use locks::Environments;
 use locks::pipelines::Pipeline;
 use shares::Permit;
@@ -153,20 +154,15 @@ impl Access {
 
     pub fn pipeline(&self, call: &Call) -> Result<Arc<Pipeline>, Problem> {
         let id = call.segment("pipelineId");
-        self.realm.pipelines.get(&self.caller.organization, id).ok_or_else(super::refusals::pipeline_not_found)
+        Ok(self.realm.pipelines.get(&self.caller.organization, id).ok_or(Code::PipelineNotFound)?)
     }
 
     /// The environment in the path. The actor or the reader checks whether it exists.
     pub fn environment(&self, call: &Call) -> Result<EnvironmentKey, Problem> {
         let pipeline = self.pipeline(call)?.key.clone();
-        let name = Identifier::parse(call.segment("envName")).map_err(|_| super::refusals::environment_not_found())?;
+        let name = Identifier::parse(call.segment("envName")).map_err(|_| Code::EnvironmentNotFound)?;
         Ok(EnvironmentKey { pipeline, name })
     }
-}
-
-/// The session in the path. Text that is not an id counts as not found.
-pub fn session_id(call: &Call) -> Result<SessionId, Problem> {
-    call.segment("sessionId").parse().map_err(|_| super::refusals::session_not_found())
 }
 
 /// If there is a token, cookies are ignored.
@@ -242,7 +238,7 @@ fn check(caller: &Caller, organization: &str, permission: Permission) -> Result<
 fn denied(caller: &Caller, permission: Permission) -> Problem {
     let required = permission.required_role();
     let detail = format!("this requires the role {required}, and {} is {}", caller.person.name, caller.role);
-    Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
+    permission_denied(required, detail)
 }
 
 const BEARER: &[u8] = b"Bearer";

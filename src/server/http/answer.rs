@@ -36,6 +36,10 @@ pub struct One<T> {
     pub data: T,
 }
 
+pub fn ok<T: Serialize>(data: T) -> Response {
+    one(StatusCode::OK, data)
+}
+
 pub fn one<T: Serialize>(status: StatusCode, data: T) -> Response {
     json(status, &One { data })
 }

@@ -1,8 +1,11 @@
 //! The input of a handler: a request, and the handles of its worker thread and, once known, of its realm.
 
 use std::rc::Rc;
+use std::str::FromStr;
 use std::sync::Arc;
 
+use super::codes::Code;
+use super::problem::Problem;
 use super::request::RequestId;
 use super::state::{Node, Realm, Shards};
 use cluster::peers::PeerClient;
@@ -24,6 +27,11 @@ pub type PathParameters = [(String, usize)];
 impl<A> Call<A> {
     pub fn segment(&self, name: &str) -> &str {
         segment(&self.request, &self.parameters, name).unwrap_or_default()
+    }
+
+    /// The id in the path. Text that is not an id counts as not found.
+    pub fn id<T: FromStr>(&self, name: &str, missing: Code) -> Result<T, Problem> {
+        self.segment(name).parse().map_err(|_| missing.into())
     }
 }
 

@@ -71,11 +71,6 @@ pub async fn while_connected<F: Future>(
     .await
 }
 
-/// For a client that has disconnected; only visible in logs and metrics.
-pub fn gone() -> Problem {
-    Problem::new(Code::ClientGone, Code::ClientGone.meaning())
-}
-
 /// A watch that reports every change since its creation.
 pub trait Changes {
     async fn changed(&mut self);
@@ -138,7 +133,7 @@ pub async fn newest_within<T, W: Changes>(
     match while_connected(request, access, true, pin!(waiting)).await {
         Waited::There(newest) => newest,
         Waited::Revoked(problem, _) => Err(problem),
-        Waited::TooLate(_) | Waited::Gone => Err(gone()),
+        Waited::TooLate(_) | Waited::Gone => Err(Code::ClientGone.into()),
     }
 }
 
@@ -188,7 +183,7 @@ pub async fn read_when_changed<T, W: Changes>(
         Waited::There(read) => read,
         Waited::Revoked(problem, _) => Err(problem),
         // Nobody received it, so a lock granted in the meantime does not count as seen.
-        Waited::TooLate(_) | Waited::Gone => Err(gone()),
+        Waited::TooLate(_) | Waited::Gone => Err(Code::ClientGone.into()),
     }
 }
 

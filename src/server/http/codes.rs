@@ -4,7 +4,7 @@
 use actix_web::http::StatusCode;
 
 macro_rules! codes {
-    ($($name:ident = $code:literal, $status:ident, $title:literal, $meaning:literal;)*) => {
+    ($($name:ident = $code:literal, $status:ident, $title:literal, $meaning:literal $(=> $detail:literal)?;)*) => {
         /// The stable name of a kind of error.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Code { $($name),* }
@@ -28,6 +28,13 @@ macro_rules! codes {
             pub const fn meaning(self) -> &'static str {
                 match self { $(Code::$name => $meaning),* }
             }
+
+            /// What a problem with this code says if it knows nothing more specific: the text after `=>`, or the
+            /// meaning.
+            pub fn detail(self) -> &'static str {
+                let own: Option<&str> = match self { $(Code::$name => None$(.or(Some($detail)))?),* };
+                own.unwrap_or(self.meaning())
+            }
         }
     };
 }
@@ -50,11 +57,18 @@ codes! {
     InvalidToken = "invalid_token", UNAUTHORIZED, "Invalid token",
         "The token is mistyped, unknown, expired or revoked, or belongs to a member who is disabled. Use another one; every member creates their own with `POST /tokens`.";
     InvalidCredentials = "invalid_credentials", UNAUTHORIZED, "The sign-in was refused",
-        "There is no such member with this password, or no such token. Check the organization, the name and the password; an admin can send a new invitation.";
+        "There is no such member with this password, or no such token. Check the organization, the name and the password; an admin can send a new invitation."
+        => "the organization, the name, the password or the token is wrong; try again, or ask an admin for an \
+            invitation";
     CrossSiteRequest = "cross_site_request", FORBIDDEN, "Not from a page of this server",
-        "The cookie of a sign-in counts only in requests that a page of this server makes. Programs send a token in `Authorization` instead.";
+        "The cookie of a sign-in counts only in requests that a page of this server makes. Programs send a token in `Authorization` instead."
+        => "the browser does not say that a page of this server made the request (`Sec-Fetch-Site: same-origin`); \
+            open the dashboard, or send a token in `Authorization`";
     InsecureSignIn = "insecure_sign_in", FORBIDDEN, "Signing in needs TLS",
-        "Without TLS everybody on the way could read the password. An operator turns TLS on with `tls.certificate`, or sets `public_url` if a proxy has it.";
+        "Without TLS everybody on the way could read the password. An operator turns TLS on with `tls.certificate`, or sets `public_url` if a proxy has it."
+        => "without TLS everybody on the way could read the password; turn it on with `tls.certificate` and \
+            `tls.key`, or set `public_url` to the https address if a proxy in front has TLS. On the server itself, \
+            use http://127.0.0.1";
     SignInRequired = "sign_in_required", FORBIDDEN, "Only for a browser that has signed in",
         "This concerns the sign-in of a browser, and the request came with a token. Use the dashboard.";
     InvitationRequired = "invitation_required", FORBIDDEN, "A first password comes from an invitation",
@@ -70,7 +84,9 @@ codes! {
     NotSessionHolder = "not_session_holder", FORBIDDEN, "Not the session's holder",
         "Only the user who claimed a session can deploy in it. That user or a maintainer can release it, and cancel or retry its deployments.";
     SelfApprovalDenied = "self_approval_denied", FORBIDDEN, "Own deployments cannot be approved",
-        "In this pipeline, users cannot approve deployments that they started or retried themselves. Ask another maintainer.";
+        "In this pipeline, users cannot approve deployments that they started or retried themselves. Ask another maintainer."
+        => "you started this deployment, and in this pipeline users cannot approve their own; ask another \
+            maintainer, or reject it";
     SsoDenied = "sso_denied", FORBIDDEN, "The provider refused",
         "The provider of single sign-on refused the sign-in, or it was cancelled there. Try again; if it happens again, the server's log says why.";
     SsoNoRole = "sso_no_role", FORBIDDEN, "No role for any of your groups",
@@ -80,7 +96,9 @@ codes! {
     SsoAboveProvider = "sso_above_provider", FORBIDDEN, "Your role is above what the provider may give",
         "You are a member with a higher role than this provider may give to anybody, so it cannot sign you in. Sign in with your password or with another provider; an admin can lower the role, or an operator can let the provider give it.";
     SeveralOrganizations = "several_organizations", FORBIDDEN, "The server has several organizations",
-        "A backup has the data of all organizations, so an admin may take one only if there is no other. The operator takes it with `lockkeeper backup FILE --data-dir DIR`.";
+        "A backup has the data of all organizations, so an admin may take one only if there is no other. The operator takes it with `lockkeeper backup FILE --data-dir DIR`."
+        => "this server has the data of several organizations, and no admin may read all of them; its operator takes \
+            the backup, by the socket in the data directory: `lockkeeper backup FILE --data-dir DIR`";
     RouteNotFound = "route_not_found", NOT_FOUND, "No such route",
         "No route matches this path. `/api/v1/openapi.json` lists all routes.";
     ProviderNotFound = "provider_not_found", NOT_FOUND, "No such provider",
@@ -88,31 +106,46 @@ codes! {
     OrganizationNotFound = "organization_not_found", NOT_FOUND, "No such organization",
         "The organization does not exist, or the token belongs to another one.";
     PipelineNotFound = "pipeline_not_found", NOT_FOUND, "No such pipeline",
-        "The organization has no pipeline with this id. A maintainer can create it with `PUT`.";
+        "The organization has no pipeline with this id. A maintainer can create it with `PUT`."
+        => "the organization has no such pipeline; list them to see their ids, or ask a maintainer to create it with \
+            PUT";
     EnvironmentNotFound = "environment_not_found", NOT_FOUND, "No such environment",
-        "The pipeline has no environment with this name. A maintainer can create it with `PUT`.";
+        "The pipeline has no environment with this name. A maintainer can create it with `PUT`."
+        => "the pipeline has no environment with this name; list them, or ask a maintainer to create it with PUT";
     SessionNotFound = "session_not_found", NOT_FOUND, "No such session",
-        "The environment never had this session, or its record has been dropped.";
+        "The environment never had this session, or its record has been dropped."
+        => "the environment has no such session, or has dropped it; its history lists the sessions it keeps";
     LockNotFound = "lock_not_found", NOT_FOUND, "Nobody holds the lock",
-        "There was no lock to release: the environment is free, being reset or disabled, or the lock has been released already.";
+        "There was no lock to release: the environment is free, being reset or disabled, or the lock has been released already."
+        => "nobody holds the lock of this environment, so there is nothing to release; a session that waits leaves \
+            the queue with DELETE of the session";
     DeploymentNotFound = "deployment_not_found", NOT_FOUND, "No such deployment",
-        "The organization never had this deployment, or its record has been dropped together with its session.";
+        "The organization never had this deployment, or its record has been dropped together with its session."
+        => "the organization has no such deployment, or has dropped it; list them to see their ids";
     StageNotFound = "stage_not_found", NOT_FOUND, "No such stage",
-        "The deployment has no stage with this name. `stages` lists them once the deployment has started.";
+        "The deployment has no stage with this name. `stages` lists them once the deployment has started."
+        => "the deployment has no stage with this name; `stages` lists them";
     ApprovalNotFound = "approval_not_found", NOT_FOUND, "No such approval",
-        "The organization never had this approval, or its record has been dropped together with its deployment.";
+        "The organization never had this approval, or its record has been dropped together with its deployment."
+        => "the organization has no such approval, or has dropped it; list them to see their ids";
     EventNotFound = "event_not_found", NOT_FOUND, "No such event",
-        "The organization never had this event, or it has been dropped.";
+        "The organization never had this event, or it has been dropped."
+        => "the organization has no such event, or has dropped it; list them to see their ids";
     AnalysisNotFound = "analysis_not_found", NOT_FOUND, "No such analysis",
-        "The organization never had this analysis, or it has been dropped: the newest 1,000 are kept, and the newest 20 per deployment.";
+        "The organization never had this analysis, or it has been dropped: the newest 1,000 are kept, and the newest 20 per deployment."
+        => "the organization has no such analysis, or has dropped it; list them to see their ids";
     RegistryNotFound = "registry_not_found", NOT_FOUND, "No such step registry",
-        "The organization has no such step registry. List them to see their ids.";
+        "The organization has no such step registry. List them to see their ids."
+        => "the organization has no such step registry; list them to see their ids";
     SecretNotFound = "secret_not_found", NOT_FOUND, "No such secret",
-        "No secret has this name in this scope. `pipelineId` in the query selects the secrets of a pipeline; without it, those of the organization are meant.";
+        "No secret has this name in this scope. `pipelineId` in the query selects the secrets of a pipeline; without it, those of the organization are meant."
+        => "no secret has this name in this scope; list them, and select those of a pipeline with `pipelineId`";
     WebhookNotFound = "webhook_not_found", NOT_FOUND, "No such webhook",
-        "The organization has no webhook with this id, or it has been deleted.";
+        "The organization has no webhook with this id, or it has been deleted."
+        => "the organization has no such webhook; list them to see their ids";
     DeliveryNotFound = "delivery_not_found", NOT_FOUND, "No such delivery",
-        "The webhook never had this delivery, or it has been dropped: the newest 1,000 finished deliveries are kept.";
+        "The webhook never had this delivery, or it has been dropped: the newest 1,000 finished deliveries are kept."
+        => "the webhook has no such delivery, or has dropped it; list them to see their ids";
     TokenNotFound = "token_not_found", NOT_FOUND, "No such token",
         "The organization has no token with this id, or it has been revoked already.";
     InvitationNotFound = "invitation_not_found", NOT_FOUND, "No such invitation",
@@ -120,7 +153,8 @@ codes! {
     SignInNotFound = "sign_in_not_found", NOT_FOUND, "No such sign-in",
         "The member has no sign-in with this id, or it has ended.";
     MemberNotFound = "member_not_found", NOT_FOUND, "No such member",
-        "The organization has no member with this id.";
+        "The organization has no member with this id."
+        => "the organization has no member with this id; list them to see their ids";
     ProblemNotFound = "problem_not_found", NOT_FOUND, "No such problem",
         "No error code has this name.";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "Method not allowed",
@@ -130,7 +164,8 @@ codes! {
     RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "The request was too slow",
         "The body did not arrive in time. Resend it.";
     BackupInProgress = "backup_in_progress", CONFLICT, "A backup is being taken",
-        "There is one backup at a time. Wait for the end of the other one.";
+        "There is one backup at a time. Wait for the end of the other one."
+        => "another backup is being taken; wait for its end";
     BackupUnavailable = "backup_unavailable", CONFLICT, "The records lie in an engine",
         "The records of a cluster lie in its engine, and not on this machine. Its operator copies them with `lockkeeper cluster export`.";
     EnvironmentLocked = "environment_locked", CONFLICT, "The environment is locked",
@@ -142,7 +177,8 @@ codes! {
     EnvironmentDisabled = "environment_disabled", CONFLICT, "The environment is disabled",
         "It is not handed out until a maintainer enables it.";
     DeploymentRunning = "deployment_running", CONFLICT, "A deployment is still running",
-        "A deployment of a session that has ended has not stopped yet. Try again when it has.";
+        "A deployment of a session that has ended has not stopped yet. Try again when it has."
+        => "a deployment of an ended session has not stopped yet; try again when it has";
     DeploymentNotRunning = "deployment_not_running", CONFLICT, "The deployment is not running",
         "It has already ended.";
     StageNotRunning = "stage_not_running", CONFLICT, "The stage is not running",
@@ -154,7 +190,8 @@ codes! {
     DeploymentNotFailed = "deployment_not_failed", CONFLICT, "The deployment has not failed",
         "Only a failed deployment can be analysed. `deploymentStatus` is the status of this one.";
     AnalysisDisabled = "analysis_disabled", CONFLICT, "Analysis is off",
-        "The operator has turned analysis off (`analysis.engine`).";
+        "The operator has turned analysis off (`analysis.engine`)."
+        => "analysis is off on this server (analysis.engine); ask its operator to turn it on";
     AnalysisNotCompleted = "analysis_not_completed", CONFLICT, "The analysis is not completed",
         "A fix can be proposed only from a completed analysis. `analysisStatus` is the status of this one: wait while it runs, request another if it failed.";
     RepositoryMissing = "repository_missing", CONFLICT, "The pipeline has no repository",
@@ -166,13 +203,15 @@ codes! {
     BranchExists = "branch_exists", CONFLICT, "The branch already exists",
         "The repository has another branch with this name. Choose a different one with `branch`.";
     SecretExists = "secret_exists", CONFLICT, "The secret already exists",
-        "A name is unique in its scope. Change the secret with `PUT`, or choose another name.";
+        "A name is unique in its scope. Change the secret with `PUT`, or choose another name."
+        => "the scope has a secret with this name; change it with PUT, or choose another name";
     SecretLimitReached = "secret_limit_reached", CONFLICT, "Too many secrets",
         "The organization has reached its limit of secrets. Delete unused ones, then try again.";
     WebhookLimitReached = "webhook_limit_reached", CONFLICT, "Too many webhooks",
         "The organization has reached its limit of webhooks. Delete unused ones, then try again.";
     WebhookDisabled = "webhook_disabled", CONFLICT, "The webhook is disabled",
-        "Nothing is delivered to it. Enable it with `PATCH`, then try again.";
+        "Nothing is delivered to it. Enable it with `PATCH`, then try again."
+        => "the webhook is disabled; enable it with PATCH first";
     SessionOverridden = "session_overridden", CONFLICT, "The session was overridden",
         "Another user force-claimed the environment: `endedBy` and `endedAt` say who and when. Claim again.";
     SessionReleased = "session_released", CONFLICT, "The session was released",
@@ -188,7 +227,8 @@ codes! {
     PipelineLimitReached = "pipeline_limit_reached", CONFLICT, "Too many pipelines",
         "The organization has reached its limit of pipelines. Delete unused ones, then try again.";
     RegistryExists = "registry_exists", CONFLICT, "The step registry already exists",
-        "The organization has a step registry with this name. Change it with `PUT`, or choose another name.";
+        "The organization has a step registry with this name. Change it with `PUT`, or choose another name."
+        => "the organization has a step registry with this name; change it with PUT, or choose another name";
     RegistryLimitReached = "registry_limit_reached", CONFLICT, "Too many step registries",
         "The organization has reached its limit of step registries. Delete unused ones, then try again.";
     RegistryInUse = "registry_in_use", CONFLICT, "Pipelines use the step registry",
@@ -196,13 +236,15 @@ codes! {
     RegistryHasNoRepository = "registry_has_no_repository", CONFLICT, "The step registry has no repository",
         "Its steps were given in a request, so there is nothing to sync. Change them with `PUT`.";
     SyncInProgress = "sync_in_progress", CONFLICT, "A sync is in progress",
-        "The step registry is being synced. Poll it until its `status` is no longer `syncing`.";
+        "The step registry is being synced. Poll it until its `status` is no longer `syncing`."
+        => "the step registry is being synced; poll it until its `status` is no longer `syncing`";
     SyncFailed = "sync_failed", CONFLICT, "The sync failed",
         "The steps are unchanged. `detail` says why, and `errors` lists the faults per file. Fix the repository, then sync again.";
     TokenLimitReached = "token_limit_reached", CONFLICT, "Too many tokens",
         "The organization has reached its limit of tokens. Revoke unused ones, then try again.";
     MemberExists = "member_exists", CONFLICT, "The member already exists",
-        "A name is unique in its organization. Change the member with `PATCH`, or choose another name.";
+        "A name is unique in its organization. Change the member with `PATCH`, or choose another name."
+        => "the organization has a member with this name; change the role with PATCH, or choose another name";
     MemberLimitReached = "member_limit_reached", CONFLICT, "Too many members",
         "The organization has reached its limit of members. Remove some, then try again.";
     SsoNameTaken = "sso_name_taken", CONFLICT, "Another member has this name",
@@ -210,9 +252,12 @@ codes! {
     MemberDisabled = "member_disabled", CONFLICT, "The member is disabled",
         "A member who is disabled cannot sign in. Enable them with `PATCH` first.";
     LastAdmin = "last_admin", CONFLICT, "Last admin",
-        "The last admin of an organization who is not disabled can be neither removed nor demoted nor disabled. Make another member an admin first.";
+        "The last admin of an organization who is not disabled can be neither removed nor demoted nor disabled. Make another member an admin first."
+        => "this is the organization's last admin; make somebody else an admin first";
     IdempotencyKeyInFlight = "idempotency_key_in_flight", CONFLICT, "The first request is still being executed",
-        "A request under this `Idempotency-Key` has not been answered yet. Try again after `Retry-After`, with the same key: you get its answer, or the request is executed if the first one was refused.";
+        "A request under this `Idempotency-Key` has not been answered yet. Try again after `Retry-After`, with the same key: you get its answer, or the request is executed if the first one was refused."
+        => "a request under this `Idempotency-Key` is still being executed; try again after `Retry-After` to get its \
+            answer";
     PreconditionFailed = "precondition_failed", PRECONDITION_FAILED, "The configuration has changed",
         "`If-Match` does not name the current revision. Read it again, apply the change, and send the new `ETag`.";
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "The body is too large",

@@ -262,7 +262,7 @@ impl Frame {
 /// An event as a server-sent event.
 pub fn frame(event: &RecordedEvent) -> Bytes {
     let mut text = format!("id: {}\nevent: {}\ndata: ", event.id, event.event_type.as_str()).into_bytes();
-    text.extend_from_slice(&answer::written(&EventView::from(event)));
+    text.extend_from_slice(&answer::written(&EventView::new(event)));
     text.extend_from_slice(b"\n\n");
     text.into()
 }

@@ -10,7 +10,8 @@ use super::body::{Body, read_body};
 use super::call::Call;
 use super::codes::Code;
 use super::paging::Query;
-use super::problem::{FieldError, Problem};
+use super::problem::Problem;
+use crate::forms::Form;
 use domain::{Malformed, Timestamp};
 use http1::{Headers, Request, Response, ascii};
 use locks::Keyed;
@@ -26,29 +27,30 @@ const IN_FLIGHT_RETRY_SECONDS: u64 = 1;
 /// While there are too many stored responses, old ones are dropped every few seconds.
 const NO_ROOM_RETRY_SECONDS: u64 = 15;
 
-/// A `POST` that has not been executed before, with its body. If it has a key, its response will be stored.
-pub struct Begun {
-    pub body: Body,
-    pub pending: Option<Pending>,
+/// For a `POST` without query parameters that has not been executed before: its form and, if it has a key, what stores
+/// its response.
+pub async fn begin<T: Form>(call: &mut Call, access: &mut Access) -> Result<(T, Option<Pending>), EarlyReturn> {
+    let (body, pending) = begin_body(call, access).await?;
+    Ok((body.form()?, pending))
 }
 
-/// For a `POST` without query parameters.
-pub async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
+/// The same for a handler that checks something else before the form.
+pub async fn begin_body(call: &mut Call, access: &mut Access) -> Result<(Body, Option<Pending>), EarlyReturn> {
     Query::of(&call.request).finish()?;
     let body = read_body(call, access).await?;
     let pending = check_key(&call.request, access, body.bytes())?;
-    Ok(Begun { body, pending })
+    Ok((body, pending))
 }
 
-/// The same for a body that contains a secret. The stored fingerprint, which recognises a retry, cannot be used to test
-/// guesses of the secret: it includes the caller's token or sign-in, and the disk has only a hash of that.
-pub async fn begin_secret(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
+/// The same as `begin` for a body that contains a secret. The stored fingerprint, which recognises a retry, cannot be
+/// used to test guesses of the secret: it includes the caller's token or sign-in, and the disk has only a hash of that.
+pub async fn begin_secret<T: Form>(call: &mut Call, access: &mut Access) -> Result<(T, Option<Pending>), EarlyReturn> {
     Query::of(&call.request).finish()?;
     let body = read_body(call, access).await?;
     let secret = access::credential(call).as_bytes();
     let salted = |method: &str, path: &str| Fingerprint::salted(secret, method, path, body.bytes());
     let pending = check_key_as(&call.request, access, salted)?;
-    Ok(Begun { body, pending })
+    Ok((body.form()?, pending))
 }
 
 /// Must be called before the fields of the body are checked, so that a retry gets its response again even if the
@@ -62,10 +64,7 @@ fn check_key_as(
     access: &Access,
     fingerprint: impl FnOnce(&str, &str) -> Fingerprint,
 ) -> Result<Option<Pending>, EarlyReturn> {
-    let key = key_of(request.headers()).map_err(|malformed| {
-        let fault = FieldError { field: HEADER.to_owned(), message: malformed.to_string() };
-        Problem::invalid_request(vec![fault])
-    })?;
+    let key = key_of(request.headers()).map_err(|malformed| Problem::invalid_field(HEADER, malformed.to_string()))?;
     let Some(key) = key else {
         return Ok(None);
     };
@@ -80,12 +79,9 @@ fn check_key_as(
              retry exactly as the first time",
         )
         .into()),
-        KeyState::InFlight => Err(Problem::new(
-            Code::IdempotencyKeyInFlight,
-            "a request under this `Idempotency-Key` is still being executed; try again after `Retry-After` to get its answer",
-        )
-        .retry_after(IN_FLIGHT_RETRY_SECONDS)
-        .into()),
+        KeyState::InFlight => {
+            Err(Problem::from(Code::IdempotencyKeyInFlight).retry_after(IN_FLIGHT_RETRY_SECONDS).into())
+        }
         KeyState::NoRoom => Err(Problem::new(
             Code::Overloaded,
             "your organization has used its share of this server's idempotency keys within the last minutes; nothing was \

@@ -79,7 +79,9 @@ impl Scans {
         let read = move || {
             place.began = Some(time_of_this_thread());
             let between_pieces = move || {
-                place.pause();
+                if let Some(place) = &mut place.place {
+                    place.pause();
+                }
                 if gone.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             };
             store::in_pieces(between_pieces, read)
@@ -97,14 +99,6 @@ struct RestingPlace {
     organization: Identifier,
     paces: Arc<Paces>,
     on: Handle,
-}
-
-impl RestingPlace {
-    fn pause(&mut self) {
-        if let Some(place) = &mut self.place {
-            place.pause();
-        }
-    }
 }
 
 impl Drop for RestingPlace {

@@ -11,8 +11,7 @@
 //!   `outcome`, `access`, `body`, `idempotent`, `clients` (waiting ones)
 //! - `resources`: the handlers, each with its own views
 //! - `openapi`: descriptions of the operations
-//! - `routes`: the table of paths, handlers and descriptions; `meter`: metrics per route; `router` finds a request's
-//!   handler
+//! - `routes`: the table of paths, handlers and descriptions; `router` finds a request's handler and its metrics
 //! - `forwarding`: a request's way to another node; `routing`: gives it to its handler, here or, in a cluster, on
 //!   another node
 //! - `observe`: wraps every request: id, metrics, problems
@@ -34,7 +33,6 @@ mod forwarding;
 mod fuzz;
 mod idempotent;
 mod limits;
-mod meter;
 mod observe;
 mod openapi;
 mod operator_socket;
@@ -60,6 +58,4 @@ pub use resources::audit::AuditView;
 pub use resources::webhooks::webhook_body;
 pub use routes::openapi_document;
 pub use server::{Encryption, ListenOptions, Listeners, RunningServer, Served, reserve, start};
-pub use state::{
-    Node, NodeSeen, Overview, Peer, Realm, Replaceable, ShardSeen, Shards, Surveyed, WallClock, Whereabouts,
-};
+pub use state::{Node, NodeSeen, Overview, Peer, Realm, Replaceable, ShardSeen, Shards, WallClock, Whereabouts};

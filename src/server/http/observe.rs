@@ -3,8 +3,8 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -12,13 +12,13 @@ use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::StatusCode;
 use actix_web::web::Bytes;
 use futures_util::FutureExt;
+use metrics::Counter;
 use tracing::Instrument;
 
 use super::answer::EarlyReturn;
 use super::call::{Front, PerThread, Realms};
 use super::codes::Code;
 use super::content::{Content, TransportSecurity};
-use super::meter::count_problem;
 use super::problem::Problem;
 use super::request::{REQUEST_ID, RequestId};
 use super::router::Router;
@@ -106,6 +106,14 @@ fn refused(problem: &Problem, request: &Request, id: &RequestId) -> Response {
         }
     }
     problem.render(id)
+}
+
+fn count_problem(code: Code) {
+    static COUNTERS: LazyLock<Vec<OnceLock<Counter>>> =
+        LazyLock::new(|| Code::ALL.iter().map(|_| OnceLock::new()).collect());
+    if let Some(counter) = COUNTERS.get(code as usize) {
+        counter.get_or_init(|| metrics::counter!("lockkeeper_problems_total", "code" => code.as_str())).increment(1);
+    }
 }
 
 /// The path of a request for the log. An invitation's path is equivalent to a password, so it is hidden wherever it

@@ -40,7 +40,8 @@ impl Origin {
         let host = call.request.headers().text(&HOST).unwrap_or_default();
         let node = &call.app.node;
         let is_named = |name: &str| node.tls.get().is_some_and(|tls| tls.is_for(name));
-        origin(node.public_url.as_deref(), call.app.encrypted, host, is_named).ok_or_else(insecure)
+        let found = origin(node.public_url.as_deref(), call.app.encrypted, host, is_named);
+        Ok(found.ok_or(Code::InsecureSignIn)?)
     }
 
     /// `https://host`, without a trailing slash: only for comparing with what the same browser sent, not for links.
@@ -50,7 +51,7 @@ impl Origin {
 
     /// The same for links that others follow. Refused if it might belong to somebody else.
     pub fn link(&self) -> Result<&str, Problem> {
-        if self.is_known { Ok(&self.url) } else { Err(unknown_address()) }
+        if self.is_known { Ok(&self.url) } else { Err(Code::PublicUrlRequired.into()) }
     }
 
     /// Whether browsers reach it over TLS.
@@ -69,7 +70,7 @@ pub fn sender(call: &Call) -> Sender {
 pub fn refuse_other_sites(call: &Call) -> Result<(), Problem> {
     match sender(call) {
         Sender::OwnPage | Sender::NoBrowser => Ok(()),
-        Sender::Elsewhere => Err(cross_site()),
+        Sender::Elsewhere => Err(Code::CrossSiteRequest.into()),
     }
 }
 
@@ -77,7 +78,7 @@ pub fn refuse_other_sites(call: &Call) -> Result<(), Problem> {
 pub fn require(call: &Call) -> Result<(), Problem> {
     match sender(call) {
         Sender::OwnPage => Ok(()),
-        Sender::Elsewhere | Sender::NoBrowser => Err(cross_site()),
+        Sender::Elsewhere | Sender::NoBrowser => Err(Code::CrossSiteRequest.into()),
     }
 }
 
@@ -151,26 +152,6 @@ fn in_words(agent: &str) -> String {
         (None, _) if agent.is_empty() => "unknown".to_owned(),
         (None, _) => agent.chars().filter(|character| !character.is_control()).take(CLIENT_MAX).collect(),
     }
-}
-
-fn cross_site() -> Problem {
-    Problem::new(
-        Code::CrossSiteRequest,
-        "the browser does not say that a page of this server made the request (`Sec-Fetch-Site: same-origin`); open the \
-         dashboard, or send a token in `Authorization`",
-    )
-}
-
-fn insecure() -> Problem {
-    Problem::new(
-        Code::InsecureSignIn,
-        "without TLS everybody on the way could read the password; turn it on with `tls.certificate` and `tls.key`, or set \
-         `public_url` to the https address if a proxy in front has TLS. On the server itself, use http://127.0.0.1",
-    )
-}
-
-fn unknown_address() -> Problem {
-    Problem::new(Code::PublicUrlRequired, Code::PublicUrlRequired.meaning())
 }
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ use utoipa::ToSchema;
 
 use super::answer;
 use super::problem::{FieldError, Problem};
-use domain::nearest::{did_you_mean, nearest};
+use crate::forms::choose;
+use domain::nearest::nearest;
 use domain::{Malformed, Timestamp};
 use http1::{Request, Response};
 
@@ -82,12 +83,7 @@ impl Query {
         name_of: impl Fn(T) -> &'static str,
     ) -> Option<T> {
         let value = self.one(name)?;
-        let chosen = choices.iter().copied().find(|choice| name_of(*choice) == value);
-        if chosen.is_none() {
-            let names: Vec<_> = choices.iter().map(|choice| name_of(*choice)).collect();
-            self.wrong(name, format!("must be one of {}{}", names.join(", "), did_you_mean(&value, &names)));
-        }
-        chosen
+        choose(&value, choices, name_of).map_err(|message| self.wrong(name, message)).ok()
     }
 
     pub fn wrong(&mut self, field: &str, message: impl Into<String>) {
@@ -156,17 +152,17 @@ impl Slice {
         list.skip(usize::try_from(self.offset).unwrap_or(usize::MAX)).take(self.limit as usize)
     }
 
-    /// The relations of a `Link` header, with their offsets.
-    fn links(self, total: u64) -> Vec<(&'static str, u64)> {
+    /// The relations of a `Link` header.
+    fn links(self, total: u64) -> Vec<Link> {
         let last = total.saturating_sub(1) / self.limit * self.limit;
-        let mut links = vec![("first", 0)];
+        let mut links = vec![("first", "offset", 0)];
         if self.offset > 0 {
-            links.push(("prev", self.offset.min(total).saturating_sub(self.limit)));
+            links.push(("prev", "offset", self.offset.min(total).saturating_sub(self.limit)));
         }
         if self.offset.saturating_add(self.limit) < total {
-            links.push(("next", self.offset + self.limit));
+            links.push(("next", "offset", self.offset + self.limit));
         }
-        links.push(("last", last));
+        links.push(("last", "offset", last));
         links
     }
 }
@@ -211,13 +207,10 @@ impl Page {
     }
 
     /// The relations of a `Link` header, with the parameter that the request used.
-    fn links(self, total: u64) -> Vec<(&'static str, &'static str, u64)> {
+    fn links(self, total: u64) -> Vec<Link> {
         let page = match self.place {
             PageStart::Page(page) => page,
-            PageStart::Offset(offset) => {
-                let links = Slice { limit: self.limit, offset }.links(total);
-                return links.into_iter().map(|(relation, offset)| (relation, "offset", offset)).collect();
-            }
+            PageStart::Offset(offset) => return Slice { limit: self.limit, offset }.links(total),
         };
         let last = total.div_ceil(self.limit).max(1);
         let mut links = vec![("first", "page", 1)];
@@ -232,10 +225,13 @@ impl Page {
     }
 }
 
+/// A relation of a `Link` header, with the parameter that leads there and its value.
+type Link = (&'static str, &'static str, u64);
+
 #[derive(Serialize)]
-pub struct ListEnvelope<T> {
-    pub data: Vec<T>,
-    pub pagination: SlicePagination,
+struct Envelope<T, P> {
+    data: Vec<T>,
+    pagination: P,
 }
 
 /// Which part of a list this is.
@@ -260,12 +256,6 @@ impl SlicePagination {
     }
 }
 
-#[derive(Serialize)]
-pub struct Pages<T> {
-    pub data: Vec<T>,
-    pub pagination: PagePagination,
-}
-
 /// Which page of a history this is.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -288,42 +278,46 @@ pub struct PagePagination {
     total_pages: u64,
 }
 
+/// This slice of a whole list, with links to the other parts.
+pub fn part<'l, T, V: Serialize>(
+    request: &Request,
+    slice: Slice,
+    list: &'l [T],
+    view: impl FnMut(&'l T) -> V,
+) -> Response {
+    self::slice(request, slice, list.len() as u64, slice.part(list.iter()).map(view).collect())
+}
+
 /// A part of a list, with links to the other parts.
 pub fn slice<T: Serialize>(request: &Request, slice: Slice, total: u64, data: Vec<T>) -> Response {
     let pagination = SlicePagination { limit: slice.limit, offset: slice.offset, total };
-    let links = slice.links(total).into_iter().map(|(relation, offset)| (relation, "offset", offset));
-    linked(request, slice.limit, links, answer::json(StatusCode::OK, &ListEnvelope { data, pagination }))
+    linked(request, slice.limit, &slice.links(total), answer::json(StatusCode::OK, &Envelope { data, pagination }))
 }
 
 pub fn page<T: Serialize>(request: &Request, page: Page, total: u64, data: Vec<T>) -> Response {
     let (limit, total_pages) = (page.limit, total.div_ceil(page.limit));
     let offset = page.offset().min(PLACE_MAX);
     let pagination = PagePagination { page: page.number(), limit, offset, total, total_pages };
-    let links = page.links(total).into_iter();
-    linked(request, limit, links, answer::json(StatusCode::OK, &Pages { data, pagination }))
+    linked(request, limit, &page.links(total), answer::json(StatusCode::OK, &Envelope { data, pagination }))
 }
 
 /// Links only to the next page, for a list whose end is unknown.
 pub fn linked_to_next(request: &Request, limit: u64, offset: u64, response: Response) -> Response {
-    linked(request, limit, std::iter::once(("next", "offset", offset)), response)
+    linked(request, limit, &[("next", "offset", offset)], response)
 }
 
 /// Adds `Link`: the same request with the same filters, at other positions.
-fn linked(
-    request: &Request,
-    limit: u64,
-    links: impl Iterator<Item = (&'static str, &'static str, u64)>,
-    response: Response,
-) -> Response {
+fn linked(request: &Request, limit: u64, links: &[Link], response: Response) -> Response {
+    if links.is_empty() {
+        return response;
+    }
     let own = |pair: &&str| !["limit", "offset", "page", ""].contains(&pair.split('=').next().unwrap_or_default());
     let filters: String = request.query_string().split('&').filter(own).map(|pair| format!("{pair}&")).collect();
     let path = request.path();
-    let links: Vec<_> = links
-        .map(|(relation, place, number)| {
-            format!("<{path}?{filters}limit={limit}&{place}={number}>; rel=\"{relation}\"")
-        })
-        .collect();
-    if links.is_empty() { response } else { response.with(LINK, links.join(", ")) }
+    let links = links.iter().map(|(relation, place, number)| {
+        format!("<{path}?{filters}limit={limit}&{place}={number}>; rel=\"{relation}\"")
+    });
+    response.with(LINK, links.collect::<Vec<_>>().join(", "))
 }
 
 #[cfg(test)]
@@ -335,13 +329,17 @@ mod tests {
     #[test]
     fn links_name_only_pages_that_exist() {
         let slice = |offset| Slice { limit: 10, offset };
-        assert_eq!(slice(0).links(25), [("first", 0), ("next", 10), ("last", 20)]);
-        assert_eq!(slice(10).links(25), [("first", 0), ("prev", 0), ("next", 20), ("last", 20)]);
-        assert_eq!(slice(20).links(25), [("first", 0), ("prev", 10), ("last", 20)]);
-        assert_eq!(slice(0).links(0), [("first", 0), ("last", 0)]);
-        assert_eq!(slice(u64::MAX).links(20), [("first", 0), ("prev", 10), ("last", 10)]);
+        let by = |parameter, links: &[(&'static str, u64)]| -> Vec<Link> {
+            links.iter().map(|(relation, number)| (*relation, parameter, *number)).collect()
+        };
+        let offsets = |links: &[(&'static str, u64)]| by("offset", links);
+        assert_eq!(slice(0).links(25), offsets(&[("first", 0), ("next", 10), ("last", 20)]));
+        assert_eq!(slice(10).links(25), offsets(&[("first", 0), ("prev", 0), ("next", 20), ("last", 20)]));
+        assert_eq!(slice(20).links(25), offsets(&[("first", 0), ("prev", 10), ("last", 20)]));
+        assert_eq!(slice(0).links(0), offsets(&[("first", 0), ("last", 0)]));
+        assert_eq!(slice(u64::MAX).links(20), offsets(&[("first", 0), ("prev", 10), ("last", 10)]));
         let page = |page| Page { limit: 10, place: PageStart::Page(page) };
-        let pages = |links: &[(&'static str, u64)]| links.iter().map(|(r, n)| (*r, "page", *n)).collect::<Vec<_>>();
+        let pages = |links: &[(&'static str, u64)]| by("page", links);
         assert_eq!(page(1).links(25), pages(&[("first", 1), ("next", 2), ("last", 3)]));
         assert_eq!(page(3).links(25), pages(&[("first", 1), ("prev", 2), ("last", 3)]));
         assert_eq!(page(9).links(25), pages(&[("first", 1), ("prev", 3), ("last", 3)]));

@@ -82,6 +82,11 @@ impl Problem {
         Self::faulty(Code::InvalidParameter, errors)
     }
 
+    /// One fault of a body.
+    pub fn invalid_field(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::invalid_request(vec![FieldError { field: field.into(), message: message.into() }])
+    }
+
     fn faulty(code: Code, mut errors: Vec<FieldError>) -> Self {
         let summary = Self::summary(&errors);
         errors.truncate(ERRORS_MAX);
@@ -166,6 +171,12 @@ impl Problem {
         let response =
             self.0.headers.iter().fold(response, |response, (name, value)| response.with(name.clone(), value));
         response.body(serde_json::to_vec(&wire).unwrap_or_default())
+    }
+}
+
+impl From<Code> for Problem {
+    fn from(code: Code) -> Self {
+        Self::new(code, code.detail())
     }
 }
 

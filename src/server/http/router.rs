@@ -2,18 +2,19 @@
 //! trees find parameter values by name, with an allocation for every path with several parameters; our handlers find
 //! them by their position.
 
+use std::cell::OnceCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use actix_web::http::Method;
+use actix_web::http::{Method, StatusCode};
+use metrics::{Counter, Histogram};
 
 use super::call::PathParameters;
 use super::content::Content;
-use super::meter::Meter;
 use super::problem::Problem;
 use super::refusals;
 use super::resources::dashboard;
-use super::routes::{self, API, ENVIRONMENTS, Endpoint, Handler, ORGANIZATION, Routes};
+use super::routes::{self, API, ENVIRONMENTS, Endpoint, ORGANIZATION, Routes};
 use http1::{Path, Request, SEGMENTS_MAX};
 
 /// Finds the resource of a request. One per worker thread.
@@ -95,12 +96,49 @@ impl Resource {
         }
     }
 
-    pub fn handler(&self, method: &Method) -> Result<&Handler, Problem> {
+    pub fn endpoint(&self, method: &Method) -> Result<&Endpoint, Problem> {
         let listed = if method == Method::HEAD { &Method::GET } else { method };
-        match self.endpoints.iter().find(|endpoint| endpoint.method == *listed) {
-            Some(endpoint) => Ok(&endpoint.handler),
-            None => Err(Problem::method_not_allowed(method.as_str(), &self.allowed)),
-        }
+        let found = self.endpoints.iter().find(|endpoint| endpoint.method == *listed);
+        found.ok_or_else(|| Problem::method_not_allowed(method.as_str(), &self.allowed))
+    }
+}
+
+/// The metrics of one route, looked up once instead of per request, and only on first use, because most servers never
+/// use most routes.
+pub struct Meter {
+    route: &'static str,
+    methods: Vec<OfMethod>,
+}
+
+struct OfMethod {
+    method: Method,
+    seconds: OnceCell<Histogram>,
+    /// By status class.
+    answers: [OnceCell<Counter>; CLASSES.len()],
+}
+
+const CLASSES: [&str; 4] = ["2xx", "3xx", "4xx", "5xx"];
+
+impl Meter {
+    pub fn new(route: &'static str, methods: impl IntoIterator<Item = Method>) -> Self {
+        let of_method = |method| OfMethod { method, seconds: OnceCell::new(), answers: Default::default() };
+        Self { route, methods: methods.into_iter().map(of_method).collect() }
+    }
+
+    pub fn record(&self, method: &Method, status: StatusCode, seconds: f64) {
+        let (route, method) = (self.route, if method == Method::HEAD { &Method::GET } else { method });
+        let Some(found) = self.methods.iter().find(|known| known.method == *method) else { return };
+        let histogram =
+            || metrics::histogram!("lockkeeper_http_request_seconds", "route" => route, "method" => method.to_string());
+        found.seconds.get_or_init(histogram).record(seconds);
+        let class = usize::from(status.as_u16() / 100).saturating_sub(2);
+        let Some((answers, class)) = found.answers.get(class).zip(CLASSES.get(class)) else { return };
+        let counter = || {
+            metrics::counter!(
+                "lockkeeper_http_requests_total", "route" => route, "method" => method.to_string(), "status" => *class
+            )
+        };
+        answers.get_or_init(counter).increment(1);
     }
 }
 

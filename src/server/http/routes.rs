@@ -7,8 +7,7 @@ use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 
 use super::answer::Answered;
-use super::call::Call;
-use super::call::Front;
+use super::call::{Call, Front};
 use super::content::Content;
 use super::openapi::{self, Operation};
 use super::resources::{
@@ -43,17 +42,14 @@ pub struct Endpoint {
     /// `None` if it is not part of the API.
     pub operation: Option<Operation>,
     pub handler: Handler,
+    /// Only for requests that other nodes make themselves. Those of clients are refused and never forwarded.
+    pub from_nodes: bool,
 }
 
 pub enum Handler {
     OfRealm(RealmHandler),
-    /// Concerns a realm, only for requests that other nodes make themselves. Those of clients are refused and never
-    /// forwarded.
-    FromNodes(RealmHandler),
     /// Needs no store.
     OfNode(NodeHandler),
-    /// The same, only for requests that other nodes make themselves.
-    OfNodeFromNodes(NodeHandler),
 }
 
 pub type RealmHandler = Box<dyn Fn(Call) -> LocalBoxFuture<'static, Answered>>;
@@ -79,7 +75,8 @@ pub fn environment_routes() -> Vec<Routes> {
             .delete(sessions::release, openapi::release_session()),
         at("/{envName}/sessions/{sessionId}/deploy").post(sessions::deploy, openapi::deploy_commit()),
         at("/{envName}/sessions/{sessionId}/heartbeat").post(sessions::heartbeat, openapi::heartbeat()),
-        at("/{envName}/sessions/{sessionId}/undelivered").unlisted([from_nodes(Method::POST, sessions::undelivered)]),
+        at("/{envName}/sessions/{sessionId}/undelivered")
+            .unlisted([unlisted(Method::POST, sessions::undelivered).from_nodes()]),
         at("/{envName}/lock").delete(sessions::release_lock, openapi::release_lock()),
         at("/{envName}/queue").get(environments::queue, openapi::get_queue()),
         at("/{envName}/history").get(environments::history, openapi::get_history()),
@@ -184,7 +181,7 @@ pub fn operator_routes() -> Vec<Routes> {
         at("/api/v1/openapi.json")
             .on(of_node(operator::description), openapi::description())
             .content(Content::Document),
-        at("/cluster/logs/{organization}/{deployment}/{part}").unlisted([of_node_from_nodes(logs::part)]),
+        at("/cluster/logs/{organization}/{deployment}/{part}").unlisted([of_node(logs::part).from_nodes()]),
         at("/problems/{code}").on(of_node(operator::problem), openapi::problem()),
     ]
 }
@@ -311,22 +308,17 @@ impl Routes {
 
 fn unlisted<F: Future<Output = Answered> + 'static>(method: Method, handler: fn(Call) -> F) -> Endpoint {
     let handler = Handler::OfRealm(Box::new(move |call| handler(call).boxed_local()));
-    Endpoint { method, operation: None, handler }
-}
-
-fn from_nodes<F: Future<Output = Answered> + 'static>(method: Method, handler: fn(Call) -> F) -> Endpoint {
-    let handler = Handler::FromNodes(Box::new(move |call| handler(call).boxed_local()));
-    Endpoint { method, operation: None, handler }
-}
-
-/// A `GET` for other nodes that needs no store.
-fn of_node_from_nodes<F: Future<Output = Answered> + 'static>(handler: fn(Call<Front>) -> F) -> Endpoint {
-    let handler = Handler::OfNodeFromNodes(Box::new(move |call| handler(call).boxed_local()));
-    Endpoint { method: Method::GET, operation: None, handler }
+    Endpoint { method, operation: None, handler, from_nodes: false }
 }
 
 /// A `GET` that needs no store.
 fn of_node<F: Future<Output = Answered> + 'static>(handler: fn(Call<Front>) -> F) -> Endpoint {
     let handler = Handler::OfNode(Box::new(move |call| handler(call).boxed_local()));
-    Endpoint { method: Method::GET, operation: None, handler }
+    Endpoint { method: Method::GET, operation: None, handler, from_nodes: false }
+}
+
+impl Endpoint {
+    fn from_nodes(self) -> Self {
+        Self { from_nodes: true, ..self }
+    }
 }

@@ -19,13 +19,13 @@ use super::body::read_whole;
 use super::call::{App, Call, Cluster, Front, PerThread, Realms, segment};
 use super::codes::Code;
 use super::forwarding::{Unanswered, forward};
+use super::idempotent;
 use super::problem::Problem;
 use super::refusals;
 use super::request::{RequestId, RequestOrigin};
 use super::router::Resource;
 use super::routes::{Handler, RealmHandler};
 use super::state::{Peer, Realm, Whereabouts};
-use super::{clients, idempotent};
 use accounts::sso;
 use ambient::backoff::{Backoff, Retries};
 use cluster::peers::{BodyHash, HeadersHash, REFUSED, Refusal, VIA};
@@ -38,15 +38,16 @@ pub async fn dispatch(
     incoming: Incoming,
     id: &RequestId,
 ) -> Answered {
-    let handler = match resource.handler(request.method())? {
+    let endpoint = resource.endpoint(request.method())?;
+    if endpoint.from_nodes && request.via().is_none() {
+        return Err(refusals::route_not_found(request.path()).into());
+    }
+    let handler = match &endpoint.handler {
         Handler::OfRealm(handler) => handler,
-        Handler::FromNodes(handler) if request.via().is_some() => handler,
-        Handler::OfNode(handler) => return handler(of_node(front, resource, request, incoming, id)).await,
-        Handler::OfNodeFromNodes(handler) if request.via().is_some() => {
-            return handler(of_node(front, resource, request, incoming, id)).await;
-        }
-        Handler::FromNodes(_) | Handler::OfNodeFromNodes(_) => {
-            return Err(refusals::route_not_found(request.path()).into());
+        Handler::OfNode(handler) => {
+            let (app, request, id, parameters) =
+                (front.clone(), request.clone(), id.clone(), resource.parameters.clone());
+            return handler(Call { app, request, incoming, id, parameters }).await;
         }
     };
     let handling = Handling { front, resource, handler, request, id };
@@ -55,11 +56,6 @@ pub async fn dispatch(
         // Boxed, so that requests on a single machine do not reserve room for it.
         Realms::Shards(cluster) => Box::pin(route(cluster, &handling, incoming)).await,
     }
-}
-
-fn of_node(front: &Front, resource: &Resource, request: &Request, incoming: Incoming, id: &RequestId) -> Call<Front> {
-    let (app, request, id, parameters) = (front.clone(), request.clone(), id.clone(), resource.parameters.clone());
-    Call { app, request, incoming, id, parameters }
 }
 
 pub struct Handling<'a> {
@@ -155,7 +151,7 @@ impl Route<'_> {
         let (front, request) = (self.handling.front, self.handling.request);
         if !realm.store.is_current() {
             // Nothing has been executed, so another node may look for the new owner.
-            return Err(if request.via().is_some() { not_the_owner() } else { not_current() }.into());
+            return Err(if request.via().is_some() { Code::NotTheOwner.into() } else { not_current() }.into());
         }
         let encrypted = request.via().map_or(front.encrypted, |via| via.encrypted);
         let app = App { realm: Rc::new(realm), encrypted, node: front.node.clone() };
@@ -177,7 +173,7 @@ impl Route<'_> {
                 Whereabouts::Here(realm) => return self.answer(realm, Incoming::Whole(body.clone())).await,
                 // The node that forwarded it looks for the owner again.
                 Whereabouts::At(_) | Whereabouts::Nowhere if request.via().is_some() => {
-                    return Err(not_the_owner().into());
+                    return Err(Code::NotTheOwner.into());
                 }
                 Whereabouts::At(peer) => match self.forward(&peer, organization, body).await {
                     Ok(response) => return Ok(response),
@@ -282,10 +278,6 @@ fn is_unknown(answered: &Answered) -> bool {
     }
 }
 
-fn not_the_owner() -> Problem {
-    Problem::new(Code::NotTheOwner, Code::NotTheOwner.meaning())
-}
-
 fn not_current() -> Problem {
     Problem::engine_unavailable(
         "this node cannot reach the engine, so another one may have taken over the organization's shard",
@@ -305,7 +297,7 @@ fn problem(unanswered: Unanswered) -> Problem {
                 "a node does not take requests of another one; an operator must act, the log of both nodes says why";
             Problem::new(Code::EngineUnavailable, detail).retry_after(REFUSED_RETRY_SECONDS).because(why)
         }
-        Unanswered::ClientGone => clients::gone(),
+        Unanswered::ClientGone => Code::ClientGone.into(),
     }
 }
 

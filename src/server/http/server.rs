@@ -17,8 +17,7 @@ use super::call::{Cluster, Front, Realms};
 use super::content::TransportSecurity;
 use super::observe;
 use super::router::Router;
-use super::state::Whereabouts;
-use super::state::{Node, Realm};
+use super::state::{Node, Realm, Whereabouts};
 use crate::tls::ServerTls;
 use http1::{HandshakeCounters, HandshakeLimit, Handshakes, Rules, Transport, serve};
 

@@ -58,7 +58,7 @@ pub struct Node {
     /// Permits for requests that wait or stream, and hold a connection meanwhile; set when the server listens.
     pub held_connections: OnceLock<Permits>,
     /// Only in a cluster; set when the server listens.
-    pub cluster: OnceLock<Arc<dyn Surveyed>>,
+    pub cluster: OnceLock<Arc<dyn Shards>>,
     /// How many organizations share this process.
     pub organizations: usize,
     /// The OpenAPI document, generated on first use.
@@ -134,13 +134,6 @@ impl<T> Replaceable<T> {
     }
 }
 
-pub trait Surveyed: Send + Sync {
-    /// The cluster as this node sees it.
-    fn overview(&self) -> Overview;
-
-    fn number_of(&self, organization: &str) -> u16;
-}
-
 /// The nodes of a cluster and their shards.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overview {
@@ -164,7 +157,12 @@ pub struct ShardSeen {
     pub epoch: u64,
 }
 
-pub trait Shards: Surveyed {
+pub trait Shards: Send + Sync {
+    /// The cluster as this node sees it.
+    fn overview(&self) -> Overview;
+
+    fn number_of(&self, organization: &str) -> u16;
+
     fn of(&self, organization: &str) -> Whereabouts;
 
     /// All shards, for a request that names no organization. Each other node appears once.

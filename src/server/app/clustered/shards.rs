@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::app::host::ShardHost;
 use crate::app::realm::LiveRealm;
-use crate::http::{NodeSeen, Overview, Peer, Realm, ShardSeen, Shards, Surveyed, Whereabouts};
+use crate::http::{NodeSeen, Overview, Peer, Realm, ShardSeen, Shards, Whereabouts};
 use cluster::{Balance, SeenNode, View, best, shard_of};
 use domain::Identifier;
 use store::EngineStore;
@@ -194,7 +194,7 @@ impl ShardMap {
     }
 }
 
-impl Surveyed for ShardMap {
+impl Shards for ShardMap {
     fn number_of(&self, organization: &str) -> u16 {
         Identifier::parse(organization).map_or(0, |id| shard_of(&id, self.shards))
     }
@@ -212,9 +212,7 @@ impl Surveyed for ShardMap {
             .map(|shard| ShardSeen { owner: shard.owner.as_ref().map(|owner| owner.node.clone()), epoch: shard.epoch });
         Overview { nodes: nodes.collect(), shards: shards.collect() }
     }
-}
 
-impl Shards for ShardMap {
     /// For invalid names any shard will do: they are unknown everywhere.
     fn of(&self, organization: &str) -> Whereabouts {
         let number = self.number_of(organization);

@@ -114,11 +114,6 @@ pub fn finish<T>(form: Option<T>, reader: Reader) -> Result<T, Problem> {
     }
 }
 
-/// A fault that a form cannot detect.
-pub fn invalid_field(field: impl Into<String>, message: impl Into<String>) -> Problem {
-    Problem::invalid_request(vec![FieldError { field: field.into(), message: message.into() }])
-}
-
 async fn read(call: &mut Call) -> Result<Bytes, Problem> {
     let Call { app, request, incoming, .. } = call;
     read_whole(request, incoming, app.node.body_timeout).await

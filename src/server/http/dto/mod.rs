@@ -1,6 +1,37 @@
 //! Responses in JSON with camelCase names. Views borrow from the domain's types, so that responses are written in one
 //! pass. A view that only one resource uses is next to its handlers.
 
+/// Defines a view: its fields with their descriptions, and how each gets its value from the arguments of `new`. `as`
+/// names its schema; each `let` computes what several fields need. A field without a value has that of its name.
+macro_rules! view {
+    (
+        $(#[$doc:meta])*
+        $vis:vis struct $view:ident $(<$lifetime:lifetime>)? $(as $schema:ident)?
+        of ($($argument:ident: $argument_type:ty),*)
+        $(let $pattern:pat = $init:expr;)*
+        {
+            $($(#[$meta:meta])* $field:ident: $type:ty $(= $value:expr)?),* $(,)?
+        }
+    ) => {
+        $(#[$doc])*
+        #[derive(serde::Serialize, utoipa::ToSchema)]
+        #[serde(rename_all = "camelCase")]
+        $(#[schema(as = $schema)])?
+        $vis struct $view $(<$lifetime>)? {
+            $($(#[$meta])* $field: $type),*
+        }
+
+        impl $(<$lifetime>)? $view $(<$lifetime>)? {
+            $vis fn new($($argument: $argument_type),*) -> Self {
+                $(let $pattern = $init;)*
+                Self { $($field $(: $value)?),* }
+            }
+        }
+    };
+}
+
+pub(super) use view;
+
 mod deployment;
 mod environment;
 mod event;
@@ -13,4 +44,4 @@ pub use environment::{EnvironmentListItem, EnvironmentView, HolderView, LockView
 pub use event::EventView;
 pub use session::{EndedByView, ForceClaimView, SessionListItem, SessionView, WaiterView, end_reason};
 pub use values::{InputValueView, Text, Time, UserView};
-pub use written::Written;
+pub use written::{Named, Written};

@@ -88,26 +88,19 @@ impl utoipa::PartialSchema for Time {
 
 impl ToSchema for Time {}
 
-/// A member, by id and name.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = User)]
-pub struct UserView<'a> {
-    user_id: UserId,
-    /// Unique in the organization.
-    #[schema(example = "ana")]
-    name: &'a str,
-}
-
-impl<'a> From<&'a Person> for UserView<'a> {
-    fn from(person: &'a Person) -> Self {
-        Self { user_id: Written(person.id), name: &person.name }
+view! {
+    /// A member, by id and name.
+    pub struct UserView<'a> as User of (person: &'a Person) {
+        user_id: UserId = Written(person.id),
+        /// Unique in the organization.
+        #[schema(example = "ana")]
+        name: &'a str = &person.name,
     }
 }
 
 /// A string, a number or a boolean.
 #[derive(Debug)]
-pub struct InputValueView<'a>(&'a InputValue);
+pub struct InputValueView<'a>(pub &'a InputValue);
 
 impl Serialize for InputValueView<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -135,12 +128,6 @@ impl utoipa::PartialSchema for InputValueView<'_> {
 impl ToSchema for InputValueView<'_> {
     fn name() -> std::borrow::Cow<'static, str> {
         "StepInputValue".into()
-    }
-}
-
-impl<'a> From<&'a InputValue> for InputValueView<'a> {
-    fn from(value: &'a InputValue) -> Self {
-        Self(value)
     }
 }
 

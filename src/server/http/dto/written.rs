@@ -24,37 +24,23 @@ impl<T: Id> Serialize for Written<T> {
     }
 }
 
-/// An id with a named schema.
-pub trait DescribedId {
-    const NAME: &'static str;
-    const DESCRIPTION: &'static str;
-    const PATTERN: &'static str;
-    const EXAMPLE: &'static str;
-}
-
-impl<T: DescribedId> PartialSchema for Written<T> {
-    fn schema() -> RefOr<Schema> {
-        let schema = ObjectBuilder::new().schema_type(Type::String).pattern(Some(T::PATTERN));
-        schema.examples([T::EXAMPLE]).description(Some(T::DESCRIPTION)).into()
-    }
-}
-
-impl<T: DescribedId> ToSchema for Written<T> {
-    fn name() -> Cow<'static, str> {
-        Cow::Borrowed(T::NAME)
-    }
-}
-
+/// Ids with named schemas.
 macro_rules! ids {
     ($($room:ident::$id:ident as $name:literal: $description:literal;)*) => {
         $(
             pub type $id = Written<$room::$id>;
 
-            impl DescribedId for $room::$id {
-                const NAME: &'static str = $name;
-                const DESCRIPTION: &'static str = $description;
-                const PATTERN: &'static str = <$room::$id>::PATTERN;
-                const EXAMPLE: &'static str = <$room::$id>::EXAMPLE;
+            impl PartialSchema for $id {
+                fn schema() -> RefOr<Schema> {
+                    let schema = ObjectBuilder::new().schema_type(Type::String).pattern(Some(<$room::$id>::PATTERN));
+                    schema.examples([<$room::$id>::EXAMPLE]).description(Some($description)).into()
+                }
+            }
+
+            impl ToSchema for $id {
+                fn name() -> Cow<'static, str> {
+                    Cow::Borrowed($name)
+                }
             }
         )*
     };

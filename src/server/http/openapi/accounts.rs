@@ -33,10 +33,7 @@ pub fn who_am_i() -> Operation {
 }
 
 pub fn get_member() -> Operation {
-    Operation::api(MEMBERS, "getMember")
-        .about("One member.")
-        .answers::<MemberView<'_>>(200, "The member", &[])
-        .fails(&[Code::MemberNotFound])
+    Operation::api(MEMBERS, "getMember").about("One member.").answers::<MemberView<'_>>(200, "The member", &[])
 }
 
 pub fn add_member() -> Operation {
@@ -58,7 +55,7 @@ pub fn change_member() -> Operation {
         )
         .body::<MemberChangeForm>()
         .answers::<MemberView<'_>>(200, "The member", &[])
-        .fails(&[Code::MemberNotFound, Code::LastAdmin])
+        .fails(&[Code::LastAdmin])
 }
 
 pub fn invite_member() -> Operation {
@@ -73,7 +70,6 @@ pub fn invite_member() -> Operation {
         .body::<InvitationForm>()
         .answers::<InvitationView<'_>>(201, "The invitation, with its link unless this is a retry", &[])
         .fails(&[
-            Code::MemberNotFound,
             Code::MemberDisabled,
             Code::MemberForJobs,
             Code::InvitationDenied,
@@ -91,7 +87,7 @@ pub fn remove_member() -> Operation {
              changes.",
         )
         .deletes("Removed")
-        .fails(&[Code::MemberNotFound, Code::LastAdmin])
+        .fails(&[Code::LastAdmin])
 }
 
 pub fn list_tokens() -> Operation {
@@ -150,7 +146,6 @@ pub fn revoke_token() -> Operation {
     Operation::api("Tokens", "revokeToken")
         .about("The token stops working before the answer. Every member revokes their own tokens, admins those of all.")
         .deletes("Revoked")
-        .fails(&[Code::TokenNotFound])
 }
 
 const SECRETS: &str = "Secrets";
@@ -194,7 +189,5 @@ pub fn delete_secret() -> Operation {
 }
 
 fn in_scope(operation: Operation) -> Operation {
-    operation
-        .query::<Identifier>("pipelineId", "Its pipeline; if left out, a secret of the organization")
-        .fails(&[Code::SecretNotFound])
+    operation.query::<Identifier>("pipelineId", "Its pipeline; if left out, a secret of the organization")
 }

@@ -31,7 +31,6 @@ pub fn get_pipeline() -> Operation {
              with a PUT.",
         )
         .answers_unless_known::<PipelineView<'_>>("The pipeline")
-        .fails(&[Code::PipelineNotFound])
 }
 
 pub fn put_pipeline() -> Operation {
@@ -42,7 +41,7 @@ pub fn put_pipeline() -> Operation {
         )
         .header("If-Match", "The `ETag` it was read with: 412 if it has changed since")
         .header("If-None-Match", "`*`: only if the pipeline does not exist yet")
-        .on_example("pipelineId")
+        .creates("pipelineId")
         .body::<PipelineForm>()
         .answers::<PipelineView<'_>>(200, "Changed", &["ETag"])
         .answers::<PipelineView<'_>>(201, "Created", &["ETag", "Location"])
@@ -58,7 +57,7 @@ pub fn delete_pipeline() -> Operation {
         .header("If-Match", "The `ETag` it was read with: 412 if it has changed since")
         .on_example("pipelineId")
         .deletes("Deleted")
-        .fails(&[Code::PipelineNotFound, Code::PipelineInUse, Code::PreconditionFailed])
+        .fails(&[Code::PipelineInUse, Code::PreconditionFailed])
 }
 
 pub fn stop_pipeline() -> Operation {
@@ -70,7 +69,6 @@ pub fn stop_pipeline() -> Operation {
         .on_example("pipelineId")
         .body::<StopForm>()
         .answers::<PipelineView<'_>>(200, "The pipeline, stopped", &[])
-        .fails(&[Code::PipelineNotFound])
 }
 
 pub fn resume_pipeline() -> Operation {
@@ -79,7 +77,6 @@ pub fn resume_pipeline() -> Operation {
         .on_example("pipelineId")
         .body::<ResumeForm>()
         .answers::<PipelineView<'_>>(200, "The pipeline, running", &[])
-        .fails(&[Code::PipelineNotFound])
 }
 
 const REGISTRIES: &str = "Step registries";
@@ -105,7 +102,6 @@ pub fn get_registry() -> Operation {
     Operation::api(REGISTRIES, "getStepRegistry")
         .about("With its status, without its steps.")
         .answers_unless_known::<RegistryView<'_>>("The step registry")
-        .fails(&[Code::RegistryNotFound])
 }
 
 pub fn update_registry() -> Operation {
@@ -117,13 +113,7 @@ pub fn update_registry() -> Operation {
         .header("If-Match", "The `ETag` it was read with: 412 if it has changed since")
         .body::<RegistryForm>()
         .answers::<RegistryView<'_>>(200, "The step registry", &["ETag"])
-        .fails(&[
-            Code::RegistryNotFound,
-            Code::RegistryExists,
-            Code::RegistryInUse,
-            Code::SyncFailed,
-            Code::PreconditionFailed,
-        ])
+        .fails(&[Code::RegistryExists, Code::RegistryInUse, Code::SyncFailed, Code::PreconditionFailed])
 }
 
 pub fn delete_registry() -> Operation {
@@ -131,7 +121,7 @@ pub fn delete_registry() -> Operation {
         .about("Refused while pipelines use it: `usedBy` names them. Deployments keep their steps.")
         .header("If-Match", "The `ETag` it was read with: 412 if it has changed since")
         .deletes("Deleted")
-        .fails(&[Code::RegistryNotFound, Code::RegistryInUse, Code::PreconditionFailed])
+        .fails(&[Code::RegistryInUse, Code::PreconditionFailed])
 }
 
 pub fn sync_registry() -> Operation {
@@ -144,7 +134,6 @@ pub fn sync_registry() -> Operation {
         .body::<ResumeForm>()
         .answers::<SyncView<'_>>(200, "The changes", &[])
         .fails(&[
-            Code::RegistryNotFound,
             Code::RegistryHasNoRepository,
             Code::SyncInProgress,
             Code::SyncFailed,
@@ -158,7 +147,6 @@ pub fn list_registry_steps() -> Operation {
         .titled("List Steps of a Registry")
         .about("By name and version.")
         .lists::<RegistryStepView<'_>>("The steps")
-        .fails(&[Code::RegistryNotFound])
 }
 
 const DEPLOYMENTS: &str = "Deployments";
@@ -181,7 +169,6 @@ pub fn get_deployment() -> Operation {
     Operation::api(DEPLOYMENTS, "getDeployment")
         .about("With each of its stages and steps. With `waitSeconds` it waits for a change.")
         .answers_when_changed::<DeploymentView<'_>>("The deployment")
-        .fails(&[Code::DeploymentNotFound])
 }
 
 pub fn get_logs() -> Operation {
@@ -199,7 +186,6 @@ pub fn get_logs() -> Operation {
         .query::<Identifier>("stage", "Only lines of this stage")
         .query::<Identifier>("step", "Only lines of steps of this name")
         .answers_lines::<LineView<'_>>("The log; empty if there is none", &["Link", NEXT_OFFSET])
-        .fails(&[Code::DeploymentNotFound])
 }
 
 pub fn cancel_stage() -> Operation {
@@ -235,8 +221,7 @@ pub fn retry_stage() -> Operation {
         ])
 }
 
-const INTERVENTION_FAULTS: [Code; 4] =
-    [Code::NotSessionHolder, Code::DeploymentNotFound, Code::StageNotFound, Code::EnvironmentNotFound];
+const INTERVENTION_FAULTS: [Code; 2] = [Code::NotSessionHolder, Code::EnvironmentNotFound];
 
 pub fn list_approvals() -> Operation {
     Operation::api(APPROVALS, "listApprovals")
@@ -252,7 +237,6 @@ pub fn get_approval() -> Operation {
     Operation::api(APPROVALS, "getApproval")
         .about("The stage to approve, and the decision.")
         .answers::<ApprovalView<'_>>(200, "The approval", &[])
-        .fails(&[Code::ApprovalNotFound])
 }
 
 pub fn approve() -> Operation {
@@ -277,7 +261,7 @@ pub fn reject() -> Operation {
         .fails(&DECISION_FAULTS)
 }
 
-const DECISION_FAULTS: [Code; 3] = [Code::ApprovalNotFound, Code::ApprovalNotPending, Code::EnvironmentNotFound];
+const DECISION_FAULTS: [Code; 2] = [Code::ApprovalNotPending, Code::EnvironmentNotFound];
 
 const ANALYSIS: &str = "Analysis";
 
@@ -295,7 +279,6 @@ pub fn list_deployment_analyses() -> Operation {
         .titled("List Analyses of a Deployment")
         .about("Newest first. The newest 20 per deployment are kept.")
         .lists::<AnalysisView<'_>>("The analyses")
-        .fails(&[Code::DeploymentNotFound])
 }
 
 pub fn create_analysis() -> Operation {
@@ -308,14 +291,14 @@ pub fn create_analysis() -> Operation {
         .body::<AnalysisForm>()
         .answers::<AnalysisView<'_>>(202, "It runs", &["Location"])
         .answers::<AnalysisView<'_>>(200, "It ended within `waitSeconds`", &["Location"])
-        .fails(&[Code::DeploymentNotFound, Code::DeploymentNotFailed, Code::AnalysisDisabled, Code::ClientGone])
+        .fails(&[Code::DeploymentNotFailed, Code::AnalysisDisabled, Code::ClientGone])
 }
 
 pub fn get_analysis() -> Operation {
     Operation::api(ANALYSIS, "getAnalysis")
         .about("The findings, their confidence, and suggested fixes.")
         .answers_when_changed::<AnalysisView<'_>>("The analysis")
-        .fails(&[Code::AnalysisNotFound, Code::ClientGone])
+        .fails(&[Code::ClientGone])
 }
 
 pub fn create_fix_pull_request() -> Operation {
@@ -331,7 +314,6 @@ pub fn create_fix_pull_request() -> Operation {
         .answers::<FixView<'_>>(200, "It already exists", &["Location"])
         .answers::<AnalysisView<'_>>(202, "It takes longer; see `pullRequest` of the analysis", &["Location"])
         .fails(&[
-            Code::AnalysisNotFound,
             Code::AnalysisNotCompleted,
             Code::RepositoryMissing,
             Code::RepositoryUnusable,

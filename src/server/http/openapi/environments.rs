@@ -30,14 +30,12 @@ pub fn list_environments() -> Operation {
             "Only those with this name; may be repeated. One that does not exist is left out",
         )
         .lists::<EnvironmentListItem<'_>>("The environments")
-        .fails(&[Code::PipelineNotFound])
 }
 
 pub fn get_environment() -> Operation {
     Operation::api(ENVIRONMENTS, "getEnvironment")
         .about("With its configuration and its lock.")
         .answers_when_changed::<EnvironmentView<'_>>("The environment")
-        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
 pub fn put_environment() -> Operation {
@@ -45,11 +43,11 @@ pub fn put_environment() -> Operation {
         .about("Creates it, or replaces its configuration.")
         .header("If-Match", "The `ETag` it was read with: 412 if the configuration has changed since")
         .header("If-None-Match", "`*`: only if the environment does not exist yet")
-        .on_example("envName")
+        .creates("envName")
         .body::<ConfigurationForm>()
         .answers::<EnvironmentView<'_>>(200, "Changed", &["ETag"])
         .answers::<EnvironmentView<'_>>(201, "Created", &["ETag", "Location"])
-        .fails(&[Code::PipelineNotFound, Code::PreconditionFailed])
+        .fails(&[Code::PreconditionFailed])
 }
 
 pub fn delete_environment() -> Operation {
@@ -62,8 +60,6 @@ pub fn delete_environment() -> Operation {
         .on_example("envName")
         .deletes("Deleted")
         .fails(&[
-            Code::PipelineNotFound,
-            Code::EnvironmentNotFound,
             Code::EnvironmentLocked,
             Code::EnvironmentResetting,
             Code::EnvironmentInUse,
@@ -82,7 +78,6 @@ pub fn get_history() -> Operation {
         .query_by("from", "Only those that did not end before this time", time())
         .query_by("to", "Only those that had the lock before this time", time())
         .answers_list::<SessionView<'_>, PagePagination>("One page")
-        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
 pub fn get_queue() -> Operation {
@@ -93,7 +88,6 @@ pub fn get_queue() -> Operation {
              (`any`). `queueLength` of an environment counts the former.",
         )
         .lists::<WaiterView<'_>>("The queue")
-        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
 pub fn claim_session() -> Operation {
@@ -111,8 +105,7 @@ pub fn claim_session() -> Operation {
         .fails(&CLAIM_FAULTS)
 }
 
-const CLAIM_FAULTS: [Code; 8] = [
-    Code::PipelineNotFound,
+const CLAIM_FAULTS: [Code; 7] = [
     Code::EnvironmentNotFound,
     Code::EnvironmentLocked,
     Code::EnvironmentResetting,
@@ -177,7 +170,6 @@ pub fn get_any_session() -> Operation {
         .titled("Get Status of a Queued Session")
         .about("A session that was queued, by its id alone: while it waits for any environment, and after it has one.")
         .answers_when_changed::<SessionView<'_>>("The session")
-        .fails(&[Code::PipelineNotFound, Code::SessionNotFound])
 }
 
 pub fn release_any_session() -> Operation {
@@ -186,7 +178,7 @@ pub fn release_any_session() -> Operation {
         .about("Leaves the queue for any environment, or releases the lock if it has got one meanwhile.")
         .writes()
         .answers::<SessionView<'_>>(200, "The session as it ended", &[])
-        .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::SessionNotFound])
+        .fails(&[Code::NotSessionHolder])
 }
 
 pub fn heartbeat() -> Operation {
@@ -198,11 +190,8 @@ pub fn heartbeat() -> Operation {
         .fails(&HOLDER_FAULTS)
 }
 
-const HOLDER_FAULTS: [Code; 9] = [
+const HOLDER_FAULTS: [Code; 6] = [
     Code::NotSessionHolder,
-    Code::PipelineNotFound,
-    Code::EnvironmentNotFound,
-    Code::SessionNotFound,
     Code::SessionOverridden,
     Code::SessionReleased,
     Code::SessionExpired,
@@ -215,14 +204,13 @@ pub fn force_claim() -> Operation {
         .about("Ends the holder's session, if there is one, and takes the lock in one step. The queue keeps waiting.")
         .body::<ForceClaimForm>()
         .answers::<ForceClaimView<'_>>(201, "The lock is yours", &["Location"])
-        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::EnvironmentDisabled])
+        .fails(&[Code::EnvironmentDisabled])
 }
 
 pub fn get_session() -> Operation {
     Operation::api(ENVIRONMENTS, "getSessionStatus")
         .about("Also long after it has ended; says whether it was overridden, by whom and when.")
         .answers_when_changed::<SessionView<'_>>("The session")
-        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
 }
 
 pub fn deploy_commit() -> Operation {
@@ -247,7 +235,7 @@ pub fn release_session() -> Operation {
         )
         .writes()
         .answers::<SessionView<'_>>(200, "The session as it ended", &[])
-        .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
+        .fails(&[Code::NotSessionHolder])
 }
 
 pub fn release_lock() -> Operation {
@@ -259,5 +247,5 @@ pub fn release_lock() -> Operation {
         )
         .writes()
         .answers::<SessionView<'_>>(200, "The session as it ended", &[])
-        .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::LockNotFound])
+        .fails(&[Code::NotSessionHolder, Code::LockNotFound])
 }

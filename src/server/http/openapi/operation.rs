@@ -6,9 +6,8 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
 use super::parameters;
-use super::schema::ProblemView;
-use super::schema::{self, Missing, reference};
-use crate::forms::{Element, Form, Integer, Reader, Schemas, Spelling, WaitSeconds, rule_schema};
+use super::schema::{self, Missing, ProblemView};
+use crate::forms::{Element, Form, Integer, Reader, Schemas, Spelling, WaitSeconds, reference, rule_schema};
 use crate::http::codes::Code;
 use crate::http::idempotent;
 use crate::http::paging::{LIMIT_MAX, PLACE_MAX, SlicePagination};
@@ -21,11 +20,15 @@ pub struct Operation {
     summary: String,
     description: &'static str,
     public: bool,
-    /// Examples of path parameters that differ from the usual ones.
-    path_examples: Vec<(&'static str, &'static str)>,
+    /// The path parameter whose record can be created, changed and deleted safely, so it has another example.
+    on_example: Option<&'static str>,
+    /// Whether that record need not exist.
+    creates: bool,
     parameters: Vec<Value>,
     body: Option<Value>,
     answers: Vec<(u16, Value)>,
+    /// Errors that it may get before it reaches its handler.
+    early_codes: &'static [Code],
     codes: Vec<Code>,
     /// The schemas that the body and the responses reference.
     schemas: Schemas,
@@ -76,25 +79,25 @@ impl Operation {
             summary: in_words(id),
             description: "",
             public: false,
-            path_examples: Vec::new(),
+            on_example: None,
+            creates: false,
             parameters: Vec::new(),
             body: None,
             answers: Vec::new(),
-            codes: API_CODES.to_vec(),
+            early_codes: &API_CODES,
+            codes: Vec::new(),
             schemas: Schemas::default(),
         }
     }
 
     /// An operation for operators, without a token.
     pub fn public(id: &'static str, summary: &str, description: &'static str) -> Self {
-        Self { public: true, codes: Vec::new(), ..Self::api("Operating", id).titled(summary).about(description) }
+        Self { public: true, early_codes: &[], ..Self::api("Operating", id).titled(summary).about(description) }
     }
 
     /// An operation that needs no token: the body identifies the caller.
-    pub fn without_token(mut self) -> Self {
-        self.public = true;
-        self.codes = vec![Code::InvalidParameter, Code::Overloaded, Code::ShuttingDown];
-        self
+    pub fn without_token(self) -> Self {
+        Self { public: true, early_codes: &[Code::InvalidParameter, Code::Overloaded, Code::ShuttingDown], ..self }
     }
 
     /// Sets another summary.
@@ -111,9 +114,13 @@ impl Operation {
     }
 
     /// Sets another example for a path parameter: a record that can be created, changed and deleted safely.
-    pub fn on_example(mut self, parameter: &'static str) -> Self {
-        self.path_examples.push((parameter, "example"));
-        self
+    pub fn on_example(self, parameter: &'static str) -> Self {
+        Self { on_example: Some(parameter), ..self }
+    }
+
+    /// The same for a record that the operation creates unless it exists.
+    pub fn creates(self, parameter: &'static str) -> Self {
+        Self { creates: true, ..self.on_example(parameter) }
     }
 
     /// Accepts an idempotency key; a retry gets the response to the first request.
@@ -311,9 +318,11 @@ impl Operation {
     /// The operation at this path; enters everything it references into `components`.
     pub fn describe(mut self, path: &str, components: &mut Components) -> Value {
         components.schemas.extend(self.schemas.0);
-        components.problems.extend(parameters::problems(&self.codes));
+        let missing = parameters::missing(path, self.on_example.filter(|_| self.creates));
+        let codes: Vec<_> = self.early_codes.iter().copied().chain(missing).chain(self.codes).collect();
+        components.problems.extend(parameters::problems(&codes));
         let mut responses: BTreeMap<String, Value> = BTreeMap::new();
-        for (status, codes) in by_status(&self.codes) {
+        for (status, codes) in by_status(&codes) {
             responses.insert(status.to_string(), problem_response(status, &codes));
         }
         if self.public {
@@ -321,7 +330,7 @@ impl Operation {
             responses.insert("431".to_owned(), json!({ "description": "The head of the request is too large" }));
         }
         responses.extend(self.answers.into_iter().map(|(status, response)| (status.to_string(), response)));
-        let mut parameters = parameters::of_path(path, &self.path_examples);
+        let mut parameters = parameters::of_path(path, self.on_example);
         parameters.append(&mut self.parameters);
         let mut operation = json!({
             "operationId": self.id,

@@ -51,7 +51,6 @@ pub fn description() -> Operation {
 pub fn problem() -> Operation {
     Operation::public("explainProblem", "Meaning of a code", "The page that `type` of a problem points to.")
         .answers_text("When it occurs, and what to do")
-        .fails(&[Code::ProblemNotFound])
 }
 
 pub fn backup() -> Operation {

@@ -13,21 +13,27 @@ use domain::{
 };
 use events::EventId;
 
-/// The parameters of a path with the examples that the explorer fills in; `chosen` replaces some of them.
-pub fn of_path(path: &str, chosen: &[(&str, &str)]) -> Vec<Value> {
-    let names = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
-    names
-        .map(|name| {
-            let (description, mut schema) = path_parameter(name);
-            let own = schema.as_object_mut().and_then(|schema| schema.remove("examples")).unwrap_or_default();
-            let chosen = chosen.iter().find(|(of, _)| *of == name);
-            let example = chosen.map_or_else(|| own[0].clone(), |(_, example)| json!(example));
-            json!({
-                "name": name, "in": "path", "required": true, "description": description, "schema": schema,
-                "example": example,
-            })
+/// The parameters of a path with the examples that the explorer fills in, which is `example` for one of them.
+pub fn of_path(path: &str, on_example: Option<&str>) -> Vec<Value> {
+    let described = names_in(path).map(|name| {
+        let (description, mut schema, _) = path_parameter(name);
+        let own = schema.as_object_mut().and_then(|schema| schema.remove("examples")).unwrap_or_default();
+        let example = if on_example == Some(name) { json!("example") } else { own[0].clone() };
+        json!({
+            "name": name, "in": "path", "required": true, "description": description, "schema": schema,
+            "example": example,
         })
-        .collect()
+    });
+    described.collect()
+}
+
+/// The codes for records of a path that do not exist; `created` is a parameter whose record need not.
+pub fn missing<'p>(path: &'p str, created: Option<&'p str>) -> impl Iterator<Item = Code> + use<'p> {
+    names_in(path).filter(move |name| created != Some(*name)).filter_map(|name| path_parameter(name).2)
+}
+
+fn names_in(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'))
 }
 
 /// A time in a query.
@@ -35,26 +41,32 @@ pub fn time() -> Value {
     json!({ "type": "string", "format": "date-time" })
 }
 
-fn path_parameter(name: &str) -> (&'static str, Value) {
+/// A description, a schema, and the code for a record that does not exist.
+fn path_parameter(name: &str) -> (&'static str, Value, Option<Code>) {
     let identifier = |example| example_of(Identifier::text_schema(), example);
-    match name {
-        "orgId" => ("The organization", identifier("acme")),
-        "pipelineId" => ("The pipeline", identifier("web")),
-        "envName" => ("The environment", identifier("review-1")),
-        "sessionId" => ("The session", SessionId::text_schema()),
-        "deploymentId" => ("The deployment", DeploymentId::text_schema()),
-        "stage" => ("The stage, by its name", identifier("build")),
-        "approvalId" => ("The approval", ApprovalId::text_schema()),
-        "analysisId" => ("The analysis", AnalysisId::text_schema()),
-        "eventId" => ("The event", id_schema(EventId::PATTERN, EventId::EXAMPLE)),
-        "name" => ("The secret, by its name", example_of(VariableName::text_schema(), "EXAMPLE_PASSWORD")),
-        "registryId" => ("The step registry", RegistryId::text_schema()),
-        "tokenId" => ("The token, by its id", TokenId::text_schema()),
-        "userId" => ("The member", id_schema(UserId::PATTERN, UserId::EXAMPLE)),
-        "webhookId" => ("The webhook", WebhookId::text_schema()),
-        "deliveryId" => ("The delivery", DeliveryId::text_schema()),
-        _ => ("The code of a problem", id_schema("^[a-z_]{1,64}$", "environment_locked")),
-    }
+    let (description, schema, missing) = match name {
+        // Any request with a token may get its code.
+        "orgId" => return ("The organization", identifier("acme"), None),
+        "pipelineId" => ("The pipeline", identifier("web"), Code::PipelineNotFound),
+        "envName" => ("The environment", identifier("review-1"), Code::EnvironmentNotFound),
+        "sessionId" => ("The session", SessionId::text_schema(), Code::SessionNotFound),
+        "deploymentId" => ("The deployment", DeploymentId::text_schema(), Code::DeploymentNotFound),
+        "stage" => ("The stage, by its name", identifier("build"), Code::StageNotFound),
+        "approvalId" => ("The approval", ApprovalId::text_schema(), Code::ApprovalNotFound),
+        "analysisId" => ("The analysis", AnalysisId::text_schema(), Code::AnalysisNotFound),
+        "eventId" => ("The event", id_schema(EventId::PATTERN, EventId::EXAMPLE), Code::EventNotFound),
+        "name" => {
+            let schema = example_of(VariableName::text_schema(), "EXAMPLE_PASSWORD");
+            ("The secret, by its name", schema, Code::SecretNotFound)
+        }
+        "registryId" => ("The step registry", RegistryId::text_schema(), Code::RegistryNotFound),
+        "tokenId" => ("The token, by its id", TokenId::text_schema(), Code::TokenNotFound),
+        "userId" => ("The member", id_schema(UserId::PATTERN, UserId::EXAMPLE), Code::MemberNotFound),
+        "webhookId" => ("The webhook", WebhookId::text_schema(), Code::WebhookNotFound),
+        "deliveryId" => ("The delivery", DeliveryId::text_schema(), Code::DeliveryNotFound),
+        _ => ("The code of a problem", id_schema("^[a-z_]{1,64}$", "environment_locked"), Code::ProblemNotFound),
+    };
+    (description, schema, Some(missing))
 }
 
 /// An optional parameter. Its example is in the schema, where the explorer shows it without filling it in.

@@ -9,6 +9,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
+use crate::forms::reference;
 use crate::http::codes::Code;
 use crate::http::dto::written::{
     AnalysisStatus, ApprovalStatus, DeploymentId, DeploymentStatus, Expiry, RevocationReason, Role, SessionId,
@@ -55,10 +56,6 @@ pub fn completed(found: Vec<(String, RefOr<Schema>)>, missing: Missing) -> Map<S
     let originals = schemas.clone();
     schemas.values_mut().for_each(|schema| flatten(schema, &originals));
     schemas
-}
-
-pub fn reference(schema: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{schema}") })
 }
 
 fn complete(schema: &mut Value, missing: Missing) {

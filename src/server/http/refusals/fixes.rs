@@ -1,7 +1,7 @@
 //! Failures of analyses and of the pull requests created from them.
 
 use crate::http::codes::Code;
-use crate::http::problem::{FieldError, Problem};
+use crate::http::problem::Problem;
 use analysis::fixes::{FixError, GitHubError};
 use analysis::service::{AnalysisError, Status};
 use delivery::git::GitError;
@@ -14,7 +14,7 @@ impl From<AnalysisError> for Problem {
         match error {
             AnalysisError::Store(error) => error.into(),
             AnalysisError::Overloaded => Problem::overloaded("the limit of running analyses is reached"),
-            AnalysisError::NotFound => analysis_not_found(),
+            AnalysisError::NotFound => Code::AnalysisNotFound.into(),
         }
     }
 }
@@ -25,7 +25,7 @@ impl From<FixError> for Problem {
             "a maintainer sets it with PUT /pipelines/{pipelineId}: `repository: {provider, url, defaultBranch}`";
         match error {
             FixError::Store(error) => error.into(),
-            FixError::NotFound => analysis_not_found(),
+            FixError::NotFound => Code::AnalysisNotFound.into(),
             FixError::NotCompleted(status) => analysis_not_completed(status),
             FixError::NoRepository => {
                 Problem::new(Code::RepositoryMissing, format!("the pipeline has no repository; {to_put}"))
@@ -44,10 +44,9 @@ impl From<FixError> for Problem {
                 format!("{error}; a maintainer creates it with POST /secrets, for the pipeline or the organization"),
             ),
             FixError::Secrets(reason) => Problem::internal(reason),
-            FixError::DefaultBranch(branch) => Problem::invalid_request(vec![FieldError {
-                field: "branch".to_owned(),
-                message: format!("must not be `{branch}`, the repository's default branch"),
-            }]),
+            FixError::DefaultBranch(branch) => {
+                Problem::invalid_field("branch", format!("must not be `{branch}`, the repository's default branch"))
+            }
             FixError::BranchExists(_) => {
                 Problem::new(Code::BranchExists, format!("{error}; choose another with `branch`, or delete it"))
             }
@@ -102,13 +101,6 @@ impl From<GitHubError> for Problem {
 fn remote_failed(reason: &str, error: &dyn std::error::Error) -> Problem {
     let detail = format!("the repository's server failed: {error}; a retry continues where this attempt stopped");
     Problem::new(Code::RemoteFailed, detail).with("reason", reason).because(error)
-}
-
-pub fn analysis_not_found() -> Problem {
-    Problem::new(
-        Code::AnalysisNotFound,
-        "the organization has no such analysis, or has dropped it; list them to see their ids",
-    )
 }
 
 fn analysis_not_completed(status: Status) -> Problem {

@@ -3,8 +3,7 @@
 mod fixes;
 mod missing;
 
-pub use fixes::analysis_not_found;
-pub use missing::*;
+pub use missing::{route_not_found, with_hint};
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::http::problem::{FieldError, OVERLOADED_RETRY_SECONDS, Problem};
 use accounts::auth::{AccountsError, Caller, Permission};
 use accounts::secrets::SecretError;
 use delivery::registries::{FileFault, Refusal, SyncFailure};
-use domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Session, SessionStatus, StageStatus};
+use domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Role, Session, SessionStatus, StageStatus};
 use locks::Failure;
 use locks::pipelines::PipelinesError;
 use store::StoreError;
@@ -42,19 +41,13 @@ impl From<Failure> for Problem {
             Failure::PlaceGivenUp { session, error } => {
                 Problem::from(error).with("sessionId", session.to_string())
             }
-            Failure::Crowded(_) => Problem::new(
-                Code::QueueFull,
-                format!("{failure}; nothing was changed, claim without `waitSeconds` and `queue`, or try again later"),
-            )
-            .retry_after(LOCKED_RETRY_SECONDS),
-            Failure::TokenCrowded { .. } => Problem::new(
-                Code::QueueFull,
-                format!(
-                    "{failure} (`environments.max_waiting_per_token` of the server); nothing was changed, claim without \
-                     `waitSeconds` and `queue`, use another token, or try again later"
-                ),
-            )
-            .retry_after(LOCKED_RETRY_SECONDS),
+            Failure::Crowded(_) => queue_full(format!(
+                "{failure}; nothing was changed, claim without `waitSeconds` and `queue`, or try again later"
+            )),
+            Failure::TokenCrowded { .. } => queue_full(format!(
+                "{failure} (`environments.max_waiting_per_token` of the server); nothing was changed, claim without \
+                 `waitSeconds` and `queue`, use another token, or try again later"
+            )),
             Failure::Overloaded => Problem::overloaded("too many requests are waiting for this environment"),
             Failure::ShuttingDown => Problem::new(
                 Code::ShuttingDown,
@@ -62,7 +55,7 @@ impl From<Failure> for Problem {
                  its place in the queue",
             )
             .retry_after(OVERLOADED_RETRY_SECONDS),
-            Failure::KeyReused => Problem::new(Code::IdempotencyKeyReused, Code::IdempotencyKeyReused.meaning()),
+            Failure::KeyReused => Code::IdempotencyKeyReused.into(),
             Failure::Unavailable | Failure::TimedOut => {
                 let detail = format!("{failure}; check the environment before you try again");
                 Problem::new(Code::OutcomeUnknown, detail).retry_after(OVERLOADED_RETRY_SECONDS).because(failure)
@@ -87,9 +80,7 @@ impl From<StoreError> for Problem {
                               everything goes on by itself";
                 Problem::new(Code::StorageFull, detail).retry_after(STORAGE_FULL_RETRY_SECONDS)
             }
-            StoreError::Closed | StoreError::Deposed => {
-                Problem::new(Code::ShuttingDown, Code::ShuttingDown.meaning()).retry_after(1)
-            }
+            StoreError::Closed | StoreError::Deposed => Problem::from(Code::ShuttingDown).retry_after(1),
             StoreError::BatchTooLarge { .. }
             | StoreError::TooManyChanges { .. }
             | StoreError::Engine(_)
@@ -106,43 +97,29 @@ impl From<AccountsError> for Problem {
                 Code::TokenLimitReached,
                 format!("{error}; revoke unused ones, `GET /tokens?mine=true` lists your own"),
             ),
-            AccountsError::TokenNotFound => Problem::new(Code::TokenNotFound, Code::TokenNotFound.meaning()),
+            AccountsError::TokenNotFound => Code::TokenNotFound.into(),
             AccountsError::TooManyMembers => Problem::new(Code::MemberLimitReached, format!("{error}; remove some")),
-            AccountsError::MemberExists => Problem::new(
-                Code::MemberExists,
-                "the organization has a member with this name; change the role with PATCH, or choose another name",
-            ),
-            AccountsError::MemberNotFound => member_not_found(),
-            AccountsError::LastAdmin => Problem::new(
-                Code::LastAdmin,
-                "this is the organization's last admin; make somebody else an admin first",
-            ),
-            AccountsError::InvalidCredentials | AccountsError::NoLongerTrusted => Problem::new(
-                Code::InvalidCredentials,
-                "the organization, the name, the password or the token is wrong; try again, or ask an admin for an invitation",
-            ),
-            AccountsError::InvitationNotFound => {
-                Problem::new(Code::InvitationNotFound, Code::InvitationNotFound.meaning())
-            }
-            AccountsError::MemberDisabled => Problem::new(Code::MemberDisabled, Code::MemberDisabled.meaning()),
-            AccountsError::MemberForJobs => Problem::new(Code::MemberForJobs, Code::MemberForJobs.meaning()),
-            AccountsError::InvitationDenied => Problem::new(Code::InvitationDenied, Code::InvitationDenied.meaning()),
-            AccountsError::NoPassword => Problem::new(Code::InvitationRequired, Code::InvitationRequired.meaning()),
-            AccountsError::AboveProvider => Problem::new(Code::SsoAboveProvider, Code::SsoAboveProvider.meaning()),
-            AccountsError::PasswordIsName => Problem::invalid_request(vec![FieldError {
-                field: "password".to_owned(),
-                message: "must be more than the member's name".to_owned(),
-            }]),
+            AccountsError::MemberExists => Code::MemberExists.into(),
+            AccountsError::MemberNotFound => Code::MemberNotFound.into(),
+            AccountsError::LastAdmin => Code::LastAdmin.into(),
+            AccountsError::InvalidCredentials | AccountsError::NoLongerTrusted => Code::InvalidCredentials.into(),
+            AccountsError::InvitationNotFound => Code::InvitationNotFound.into(),
+            AccountsError::MemberDisabled => Code::MemberDisabled.into(),
+            AccountsError::MemberForJobs => Code::MemberForJobs.into(),
+            AccountsError::InvitationDenied => Code::InvitationDenied.into(),
+            AccountsError::NoPassword => Code::InvitationRequired.into(),
+            AccountsError::AboveProvider => Code::SsoAboveProvider.into(),
+            AccountsError::PasswordIsName => Problem::invalid_field("password", "must be more than the member's name"),
             AccountsError::Crowded => Problem::overloaded("too many passwords are being checked"),
             // The token exchange explains these in its own words.
             AccountsError::ExchangedTooOften | AccountsError::NotForJobs | AccountsError::TooManyExchanged(_) => {
-                Problem::new(Code::InvalidGrant, Code::InvalidGrant.meaning())
+                Code::InvalidGrant.into()
             }
-            AccountsError::SignInNotFound => Problem::new(Code::SignInNotFound, Code::SignInNotFound.meaning()),
+            AccountsError::SignInNotFound => Code::SignInNotFound.into(),
             AccountsError::NoLongerAdmin => {
                 let required = Permission::ManageMembers.required_role();
                 let detail = format!("this requires the role {required}, which you no longer have; ask an admin");
-                Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
+                permission_denied(required, detail)
             }
         }
     }
@@ -152,7 +129,7 @@ impl From<PipelinesError> for Problem {
     fn from(error: PipelinesError) -> Self {
         match error {
             PipelinesError::Store(error) => error.into(),
-            PipelinesError::NotFound => pipeline_not_found(),
+            PipelinesError::NotFound => Code::PipelineNotFound.into(),
             PipelinesError::Changed => Problem::new(
                 Code::PreconditionFailed,
                 "the pipeline does not match `If-Match` or `If-None-Match`; read it again and send its `ETag`",
@@ -166,12 +143,9 @@ impl From<SecretError> for Problem {
     fn from(error: SecretError) -> Self {
         match error {
             SecretError::Store(error) => error.into(),
-            SecretError::Exists => Problem::new(
-                Code::SecretExists,
-                "the scope has a secret with this name; change it with PUT, or choose another name",
-            ),
+            SecretError::Exists => Code::SecretExists.into(),
             SecretError::TooMany => Problem::new(Code::SecretLimitReached, error.to_string()),
-            SecretError::NotFound => secret_not_found(),
+            SecretError::NotFound => Code::SecretNotFound.into(),
             SecretError::VersionMismatch { current } => Problem::new(
                 Code::PreconditionFailed,
                 "the secret does not match `If-Match`; read it again and send its `ETag`",
@@ -192,17 +166,14 @@ impl From<WebhookError> for Problem {
             WebhookError::Store(error) => error.into(),
             WebhookError::Secret(error) => error.into(),
             WebhookError::TooMany => Problem::new(Code::WebhookLimitReached, error.to_string()),
-            WebhookError::NotFound => webhook_not_found(),
-            WebhookError::DeliveryNotFound => delivery_not_found(),
-            WebhookError::Disabled => {
-                Problem::new(Code::WebhookDisabled, "the webhook is disabled; enable it with PATCH first")
-            }
-            WebhookError::NotPublic(_) => Problem::invalid_request(vec![FieldError {
-                field: "url".to_owned(),
-                message: "must lead to a public address, or to one that an operator allows with outbound.allow or \
-                          webhooks.allow_private"
-                    .to_owned(),
-            }]),
+            WebhookError::NotFound => Code::WebhookNotFound.into(),
+            WebhookError::DeliveryNotFound => Code::DeliveryNotFound.into(),
+            WebhookError::Disabled => Code::WebhookDisabled.into(),
+            WebhookError::NotPublic(_) => Problem::invalid_field(
+                "url",
+                "must lead to a public address, or to one that an operator allows with outbound.allow or \
+                 webhooks.allow_private",
+            ),
             WebhookError::Busy => Problem::overloaded("too many webhooks are being tested"),
         }
     }
@@ -211,7 +182,7 @@ impl From<WebhookError> for Problem {
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         match rejection {
-            Rejection::EnvironmentNotFound => environment_not_found(),
+            Rejection::EnvironmentNotFound => Code::EnvironmentNotFound.into(),
             Rejection::EnvironmentLocked { holder, queue_length } => locked(&holder, queue_length),
             Rejection::EnvironmentResetting { queue_length } => Problem::new(
                 Code::EnvironmentResetting,
@@ -229,23 +200,18 @@ impl From<Rejection> for Problem {
                 let detail = format!("the queue has reached its limit of {limit}; try again after `Retry-After`");
                 Problem::new(Code::QueueFull, detail).with("queueLength", limit).retry_after(LOCKED_RETRY_SECONDS)
             }
-            Rejection::QueueShare(refused) => Problem::new(
-                Code::QueueFull,
-                format!(
-                    "there are too many claims in the queue: {refused}; end queued sessions that are not needed any more, \
-                     claim without `waitSeconds` and `queue`, or try again after `Retry-After`"
-                ),
-            )
-            .retry_after(LOCKED_RETRY_SECONDS),
+            Rejection::QueueShare(refused) => queue_full(format!(
+                "there are too many claims in the queue: {refused}; end queued sessions that are not needed any more, claim \
+                 without `waitSeconds` and `queue`, or try again after `Retry-After`"
+            )),
             Rejection::QueueNotEmpty { length } => Problem::new(
                 Code::EnvironmentInUse,
                 format!("{length} sessions are queued for the environment; delete it when the queue is empty"),
             )
             .with("queueLength", length),
-            Rejection::TtlTooLong { max_seconds } => Problem::invalid_request(vec![FieldError {
-                field: "ttlSeconds".to_owned(),
-                message: format!("must be at most {max_seconds} in this environment"),
-            }]),
+            Rejection::TtlTooLong { max_seconds } => {
+                Problem::invalid_field("ttlSeconds", format!("must be at most {max_seconds} in this environment"))
+            }
             Rejection::EnvironmentDisabled { reason } => {
                 let why = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
                 let detail =
@@ -262,13 +228,11 @@ impl From<Rejection> for Problem {
                 format!("the session's fencing token is {current}; the sender of another one does not hold this lock"),
             )
             .with("fencingToken", current),
-            Rejection::DeploymentRunning { deployment } => Problem::new(
-                Code::DeploymentRunning,
-                "a deployment of an ended session has not stopped yet; try again when it has",
-            )
-            .with("deploymentId", Written(deployment)),
-            Rejection::LockNotFound => lock_not_found(),
-            Rejection::SessionNotFound => session_not_found(),
+            Rejection::DeploymentRunning { deployment } => {
+                Problem::from(Code::DeploymentRunning).with("deploymentId", Written(deployment))
+            }
+            Rejection::LockNotFound => Code::LockNotFound.into(),
+            Rejection::SessionNotFound => Code::SessionNotFound.into(),
             Rejection::SessionEnded { session } => session_ended(&session),
             Rejection::NotSessionHolder { holder } => Problem::new(
                 Code::NotSessionHolder,
@@ -278,22 +242,17 @@ impl From<Rejection> for Problem {
                     holder.name
                 ),
             )
-            .with("holder", serde_json::json!({ "user": UserView::from(&holder) })),
-            Rejection::RoleTooLow { required } => Problem::new(
-                Code::PermissionDenied,
+            .with("holder", serde_json::json!({ "user": UserView::new(&holder) })),
+            Rejection::RoleTooLow { required } => permission_denied(
+                required,
                 format!("force-claiming this environment requires the role {required}; ask somebody with that role, or wait"),
-            )
-            .with("requiredRole", required.as_str()),
-            Rejection::DeploymentQueueFull { limit } => Problem::new(
-                Code::QueueFull,
-                format!("{limit} deployments of this session are already queued; try again when some have finished"),
-            )
-            .retry_after(LOCKED_RETRY_SECONDS),
-            Rejection::DeploymentNotRunning => {
-                Problem::new(Code::DeploymentNotRunning, Code::DeploymentNotRunning.meaning())
-            }
-            Rejection::DeploymentNotFound => deployment_not_found(),
-            Rejection::StageNotFound => stage_not_found(),
+            ),
+            Rejection::DeploymentQueueFull { limit } => queue_full(format!(
+                "{limit} deployments of this session are already queued; try again when some have finished"
+            )),
+            Rejection::DeploymentNotRunning => Code::DeploymentNotRunning.into(),
+            Rejection::DeploymentNotFound => Code::DeploymentNotFound.into(),
+            Rejection::StageNotFound => Code::StageNotFound.into(),
             Rejection::StageNotRunning { status } => stage_not_running(status),
             Rejection::StageNotRetryable { status } => stage_not_retryable(status),
             Rejection::DeploymentOfNoSession => {
@@ -301,17 +260,13 @@ impl From<Rejection> for Problem {
                 let detail = format!(
                     "the deployment resets the environment and belongs to no session; this requires the role {required}"
                 );
-                Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
+                permission_denied(required, detail)
             }
-            Rejection::ApprovalNotFound => approval_not_found(),
+            Rejection::ApprovalNotFound => Code::ApprovalNotFound.into(),
             Rejection::ApprovalNotPending { status } => {
-                Problem::new(Code::ApprovalNotPending, Code::ApprovalNotPending.meaning())
-                    .with("approvalStatus", status.as_str())
+                Problem::from(Code::ApprovalNotPending).with("approvalStatus", status.as_str())
             }
-            Rejection::SelfApproval => {
-                Problem::new(Code::SelfApprovalDenied, "you started this deployment, and in this pipeline users cannot \
-                 approve their own; ask another maintainer, or reject it")
-            }
+            Rejection::SelfApproval => Code::SelfApprovalDenied.into(),
             Rejection::ConfigurationChanged { revision } => Problem::new(
                 Code::PreconditionFailed,
                 "the environment does not match `If-Match`; read it again and send its `ETag`",
@@ -319,6 +274,10 @@ impl From<Rejection> for Problem {
             .with("configurationRevision", revision),
         }
     }
+}
+
+fn queue_full(detail: String) -> Problem {
+    Problem::new(Code::QueueFull, detail).retry_after(LOCKED_RETRY_SECONDS)
 }
 
 pub fn pipeline_in_use(environments: u64) -> Problem {
@@ -356,7 +315,9 @@ fn stage_not_retryable(status: StageStatus) -> Problem {
 
 /// A reset runs without a session, so there is no session that could get the lock for a retry.
 pub fn reset_not_retryable(record: &DeploymentRecord, stage: &Identifier) -> Problem {
-    let Some(stage) = record.stages.iter().find(|known| known.name == *stage) else { return stage_not_found() };
+    let Some(stage) = record.stages.iter().find(|known| known.name == *stage) else {
+        return Code::StageNotFound.into();
+    };
     stage_not_retryable(stage.status).with_detail(
         "the deployment reset the environment after a release, in no session, and cannot be retried; a maintainer can \
          enable the environment with PUT, and the next release resets it again",
@@ -377,7 +338,7 @@ pub fn approval_not_pending(record: &ApprovalRecord) -> Problem {
     Problem::new(Code::ApprovalNotPending, detail)
         .with("approvalStatus", status)
         .with("decidedAt", approval.decided_at.map(Time))
-        .with("decidedBy", approval.decided_by.as_ref().map(UserView::from))
+        .with("decidedBy", approval.decided_by.as_ref().map(UserView::new))
 }
 
 /// The caller may not raise the priority of a claim.
@@ -387,6 +348,10 @@ pub fn priority_too_high(caller: &Caller) -> Problem {
         "a `priority` above 0 requires the role {required}, and {} is {}; leave it out, or ask somebody with that role",
         caller.person.name, caller.role
     );
+    permission_denied(required, detail)
+}
+
+pub fn permission_denied(required: Role, detail: impl Into<String>) -> Problem {
     Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
 }
 
@@ -435,7 +400,7 @@ fn locked(holder: &Session, queue_length: usize) -> Problem {
         )
     };
     Problem::new(Code::EnvironmentLocked, detail)
-        .with("holder", LockView::from(holder))
+        .with("holder", LockView::new(holder))
         .with("queueLength", queue_length)
         .retry_after(LOCKED_RETRY_SECONDS)
 }
@@ -467,28 +432,16 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::Store(error) => error.into(),
-            Refusal::NotFound => Problem::new(
-                Code::RegistryNotFound,
-                "the organization has no such step registry; list them to see their ids",
-            ),
-            Refusal::Exists => Problem::new(
-                Code::RegistryExists,
-                "the organization has a step registry with this name; change it with PUT, or choose another name",
-            ),
+            Refusal::NotFound => Code::RegistryNotFound.into(),
+            Refusal::Exists => Code::RegistryExists.into(),
             Refusal::TooMany => Problem::new(Code::RegistryLimitReached, format!("{refusal}; delete unused ones")),
             Refusal::Changed => Problem::new(
                 Code::PreconditionFailed,
                 "the step registry has changed since the request began, or does not match `If-Match`; read it again and send its `ETag`",
             ),
             Refusal::InUse { used_by } => in_use(&used_by),
-            Refusal::SyncInProgress => Problem::new(
-                Code::SyncInProgress,
-                "the step registry is being synced; poll it until its `status` is no longer `syncing`",
-            )
-            .retry_after(SYNCING_RETRY_SECONDS),
-            Refusal::NoRepository => {
-                Problem::new(Code::RegistryHasNoRepository, Code::RegistryHasNoRepository.meaning())
-            }
+            Refusal::SyncInProgress => Problem::from(Code::SyncInProgress).retry_after(SYNCING_RETRY_SECONDS),
+            Refusal::NoRepository => Code::RegistryHasNoRepository.into(),
             Refusal::SyncFailed(failure) => sync_failed(&failure),
         }
     }

@@ -3,25 +3,21 @@
 use std::time::Duration;
 
 use actix_web::http::StatusCode;
-use serde::Serialize;
 use serde_json::{Value, json};
-use utoipa::ToSchema;
 
 use super::deployments::{deployment_id, find};
 use crate::forms::{WaitSeconds, choices, form, rule_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered, EarlyReturn};
-use crate::http::body::{invalid_field, read_body};
+use crate::http::body::read_body;
 use crate::http::call::Call;
 use crate::http::clients::{self, Read};
 use crate::http::codes::Code;
-use crate::http::dto::written::{self, Named};
-use crate::http::dto::{Time, UserView, Written};
-use crate::http::idempotent::{self, Begun};
+use crate::http::dto::{Named, Time, UserView, Written, view, written};
+use crate::http::idempotent;
 use crate::http::outcome::done_in_task;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
-use crate::http::refusals;
 use accounts::auth::Permission;
 use ambient::entropy;
 use analysis::fixes::{FixRequest, Proposed, Title};
@@ -69,12 +65,12 @@ async fn listed(call: &Call, access: &Access, mut query: Query, filter: Analysis
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
-    let id = analysis_id(&call)?;
+    let id = call.id("analysisId", Code::AnalysisNotFound)?;
     let wait = clients::wait_of(&call.request)?;
     let read = || read(&access, id).map(|analysis| Read { etag: etag(&analysis), state: analysis });
     let watch = || access.realm.analyses.watch();
     let Read { state, etag } = clients::read_when_changed(&call.request, &access, wait, watch, read).await?;
-    answer::tagged(call.request.headers(), &etag, || Ok(answer::one(StatusCode::OK, AnalysisView::new(&state))))
+    answer::tagged(call.request.headers(), &etag, || Ok(answer::ok(AnalysisView::new(&state))))
 }
 
 form! {
@@ -137,11 +133,10 @@ pub async fn create(mut call: Call) -> Answered {
         return asked_before(&call.request, &access, kept, wait).await;
     }
     if engine == Some(EngineName::Llm) && access.realm.analyses.engines().llm.is_none() {
-        return Err(invalid_field("engine", NO_MODEL).into());
+        return Err(Problem::invalid_field("engine", NO_MODEL).into());
     }
     let Some(default) = access.realm.analyses.engines().default else {
-        let detail = "analysis is off on this server (analysis.engine); ask its operator to turn it on";
-        return Err(Problem::new(Code::AnalysisDisabled, detail).into());
+        return Err(Code::AnalysisDisabled.into());
     };
     let found = find(&access, deployment_id(&call)?)?;
     check_failed(found.record.deployment.status)?;
@@ -201,10 +196,9 @@ async fn asked_before(request: &Request, access: &Access, kept: Box<StoredAnswer
 
 pub async fn propose_fix(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::Analyse)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
-    let FixForm { branch, title, draft } = body.form()?;
+    let (FixForm { branch, title, draft }, pending) = idempotent::begin(&mut call, &mut access).await?;
     let wish = FixRequest { branch: branch.map(|BranchName(name)| name), title, draft };
-    let id = analysis_id(&call)?;
+    let id = call.id("analysisId", Code::AnalysisNotFound)?;
     let analysis = read(&access, id)?;
     // Runs in a separate task, so that a pushed branch is recorded even if the caller disconnects.
     let mut proposing = actix_web::rt::spawn(propose(access.clone(), id, wish, pending));
@@ -249,13 +243,8 @@ fn rendered_fix(status: StatusCode, analysis: &Analysis, made: &PullRequest) -> 
     idempotent::answer(status, Some(url(analysis)), FixView::new(analysis, made))
 }
 
-/// The analysis in the path. Text that is not an id counts as not found.
-fn analysis_id(call: &Call) -> Result<AnalysisId, Problem> {
-    call.segment("analysisId").parse().map_err(|_| refusals::analysis_not_found())
-}
-
 fn read(access: &Access, id: AnalysisId) -> Result<Analysis, Problem> {
-    access.realm.analyses.get(&access.caller.organization, id)?.ok_or_else(refusals::analysis_not_found)
+    Ok(access.realm.analyses.get(&access.caller.organization, id)?.ok_or(Code::AnalysisNotFound)?)
 }
 
 fn etag(analysis: &Analysis) -> String {
@@ -266,230 +255,148 @@ fn url(analysis: &Analysis) -> String {
     format!("/api/v1/organizations/{}/analyses/{}", analysis.environment.pipeline.organization, analysis.id)
 }
 
-/// Why a deployment failed.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Analysis)]
-pub struct AnalysisView<'a> {
-    analysis_id: written::AnalysisId,
-    /// The deployment that failed.
-    deployment_id: written::DeploymentId,
-    /// Its pipeline.
-    #[schema(example = "shop")]
-    pipeline_id: &'a str,
-    /// Its environment.
-    #[schema(example = "staging-1")]
-    env_name: &'a str,
-    status: written::AnalysisStatus,
-    /// The engine that was asked; once it is completed, the one that answered.
-    engine: written::EngineName,
-    /// Null until it is completed.
-    root_cause: Option<RootCauseView<'a>>,
-    /// The confidence in the root cause, from 0 to 1. Null until it is completed.
-    #[schema(minimum = 0.0, maximum = 1.0, example = 0.9)]
-    confidence: Option<f64>,
-    /// Null if there is none.
-    suggested_fix: Option<SuggestedFixView<'a>>,
-    /// Other failures that the log tells of, the most likely first: consequences of the root cause, or the cause itself
-    /// if the confidence is low. At most 3; empty until it is completed.
-    #[schema(max_items = 3)]
-    alternatives: Vec<AlternativeView<'a>>,
-    /// The environment's last successful deployment before it, if there is one.
-    compared_with: Option<ComparedView<'a>>,
-    /// Null until `POST …/fix-pull-request` has opened it.
-    pull_request: Option<PullRequestView<'a>>,
-    /// The member who requested it.
-    requested_by: UserView<'a>,
-    /// When it was requested.
-    created_at: Time,
-    /// When it ended; null before.
-    completed_at: Option<Time>,
-    /// Why the analysis itself failed; null if it did not.
-    #[schema(example = "the log could not be read")]
-    error: Option<&'a str>,
-}
-
-/// What made a deployment fail.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = RootCause)]
-pub struct RootCauseView<'a> {
-    category: written::Category,
-    /// In a sentence.
-    #[schema(example = "the program `jq` is not installed where the step runs")]
-    summary: &'a str,
-    /// The most significant first.
-    evidence: Vec<EvidenceView<'a>>,
-}
-
-/// Another possible cause of a failed deployment.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = AlternativeCause)]
-pub struct AlternativeView<'a> {
-    category: written::Category,
-    /// In a sentence.
-    #[schema(example = "a connection is refused: nothing is listening there")]
-    summary: &'a str,
-    /// The most significant first.
-    evidence: Vec<EvidenceView<'a>>,
-    /// The confidence in it, from 0 to 1: less than that in the root cause.
-    #[schema(minimum = 0.0, maximum = 1.0, example = 0.2)]
-    confidence: f64,
-}
-
-/// A line of the log that shows the cause.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Evidence)]
-pub struct EvidenceView<'a> {
-    /// The stage that wrote it.
-    #[schema(example = "build")]
-    stage: &'a str,
-    /// The step that wrote it.
-    #[schema(example = "step-1")]
-    step: &'a str,
-    /// Its number, from 1, in the answer to `GET …/logs?stage=…&step=…`.
-    #[schema(example = 4)]
-    line: u32,
-    /// The line itself as a terminal shows it; of a long one the part that matters.
-    #[schema(example = "sh: 1: jq: not found")]
-    text: &'a str,
-}
-
-/// How the cause could be removed.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = SuggestedFix)]
-pub struct SuggestedFixView<'a> {
-    /// In a sentence.
-    #[schema(example = "install jq in the image of the runner")]
-    summary: &'a str,
-    /// A unified diff, if one can be derived.
-    #[schema(
-        example = "--- a/Dockerfile\n+++ b/Dockerfile\n@@ -1 +1,2 @@\n FROM debian\n+RUN apt-get install -y jq\n"
-    )]
-    patch: Option<&'a str>,
-}
-
-/// The deployment that a failed one was compared with.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = ComparedDeployment)]
-pub struct ComparedView<'a> {
-    deployment_id: written::DeploymentId,
-    /// What it deployed.
-    #[schema(example = "decade2")]
-    commit_id: &'a str,
-}
-
-/// The pull request with a fix.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = PullRequest)]
-pub struct PullRequestView<'a> {
-    /// The pull request's page; for a branch without one, the page that compares it, or the remote with the branch.
-    #[schema(example = "https://github.example/acme/shop/pull/7")]
-    url: &'a str,
-    /// The branch that was pushed.
-    #[schema(example = "fix/missing-jq")]
-    branch: &'a str,
-    /// Null for a branch without a pull request.
-    #[schema(example = 7)]
-    number: Option<u64>,
-    /// When it was opened.
-    created_at: Time,
-}
-
-/// A pull request with its analysis.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = FixPullRequest)]
-pub struct FixView<'a> {
-    analysis_id: written::AnalysisId,
-    #[serde(flatten)]
-    pull_request: PullRequestView<'a>,
-}
-
-impl<'a> AnalysisView<'a> {
-    pub fn new(analysis: &'a Analysis) -> Self {
-        let report = analysis.report();
-        let pipeline = &analysis.environment.pipeline;
-        Self {
-            analysis_id: Written(analysis.id),
-            deployment_id: Written(analysis.deployment),
-            pipeline_id: pipeline.pipeline.as_str(),
-            env_name: analysis.environment.name.as_str(),
-            status: Named(analysis.status()),
-            engine: Named(analysis.answered_by()),
-            root_cause: report.map(RootCauseView::from),
-            confidence: report.map(|report| report.confidence),
-            suggested_fix: report.and_then(|report| report.fix.as_ref()).map(SuggestedFixView::from),
-            alternatives: report
-                .map_or(&[][..], |report| &report.alternatives)
-                .iter()
-                .map(AlternativeView::from)
-                .collect(),
-            compared_with: report.and_then(|report| report.compared_with.as_ref()).map(ComparedView::from),
-            pull_request: analysis.pull_request.as_ref().map(PullRequestView::from),
-            requested_by: UserView::from(&analysis.requested_by.person),
-            created_at: Time(analysis.created_at),
-            completed_at: analysis.completed_at().map(Time),
-            error: match &analysis.standing {
-                Standing::Failed { reason, .. } => Some(reason),
-                Standing::Running | Standing::Completed { .. } => None,
-            },
-        }
+view! {
+    /// Why a deployment failed.
+    pub struct AnalysisView<'a> as Analysis of (analysis: &'a Analysis)
+    let report = analysis.report();
+    let pipeline = &analysis.environment.pipeline;
+    {
+        analysis_id: written::AnalysisId = Written(analysis.id),
+        /// The deployment that failed.
+        deployment_id: written::DeploymentId = Written(analysis.deployment),
+        /// Its pipeline.
+        #[schema(example = "shop")]
+        pipeline_id: &'a str = pipeline.pipeline.as_str(),
+        /// Its environment.
+        #[schema(example = "staging-1")]
+        env_name: &'a str = analysis.environment.name.as_str(),
+        status: written::AnalysisStatus = Named(analysis.status()),
+        /// The engine that was asked; once it is completed, the one that answered.
+        engine: written::EngineName = Named(analysis.answered_by()),
+        /// Null until it is completed.
+        root_cause: Option<RootCauseView<'a>> = report.map(RootCauseView::new),
+        /// The confidence in the root cause, from 0 to 1. Null until it is completed.
+        #[schema(minimum = 0.0, maximum = 1.0, example = 0.9)]
+        confidence: Option<f64> = report.map(|report| report.confidence),
+        /// Null if there is none.
+        suggested_fix: Option<SuggestedFixView<'a>> =
+            report.and_then(|report| report.fix.as_ref()).map(SuggestedFixView::new),
+        /// Other failures that the log tells of, the most likely first: consequences of the root cause, or the cause
+        /// itself if the confidence is low. At most 3; empty until it is completed.
+        #[schema(max_items = 3)]
+        alternatives: Vec<AlternativeView<'a>> =
+            report.iter().flat_map(|report| &report.alternatives).map(AlternativeView::new).collect(),
+        /// The environment's last successful deployment before it, if there is one.
+        compared_with: Option<ComparedView<'a>> =
+            report.and_then(|report| report.compared_with.as_ref()).map(ComparedView::new),
+        /// Null until `POST …/fix-pull-request` has opened it.
+        pull_request: Option<PullRequestView<'a>> = analysis.pull_request.as_ref().map(PullRequestView::new),
+        /// The member who requested it.
+        requested_by: UserView<'a> = UserView::new(&analysis.requested_by.person),
+        /// When it was requested.
+        created_at: Time = Time(analysis.created_at),
+        /// When it ended; null before.
+        completed_at: Option<Time> = analysis.completed_at().map(Time),
+        /// Why the analysis itself failed; null if it did not.
+        #[schema(example = "the log could not be read")]
+        error: Option<&'a str> = match &analysis.standing {
+            Standing::Failed { reason, .. } => Some(reason),
+            Standing::Running | Standing::Completed { .. } => None,
+        },
     }
 }
 
-impl<'a> From<&'a Report> for RootCauseView<'a> {
-    fn from(report: &'a Report) -> Self {
-        Self {
-            category: Named(report.category),
-            summary: &report.summary,
-            evidence: report.evidence.iter().map(EvidenceView::from).collect(),
-        }
+view! {
+    /// What made a deployment fail.
+    pub struct RootCauseView<'a> as RootCause of (report: &'a Report) {
+        category: written::Category = Named(report.category),
+        /// In a sentence.
+        #[schema(example = "the program `jq` is not installed where the step runs")]
+        summary: &'a str = &report.summary,
+        /// The most significant first.
+        evidence: Vec<EvidenceView<'a>> = report.evidence.iter().map(EvidenceView::new).collect(),
     }
 }
 
-impl<'a> From<&'a Alternative> for AlternativeView<'a> {
-    fn from(alternative: &'a Alternative) -> Self {
-        Self {
-            category: Named(alternative.category),
-            summary: &alternative.summary,
-            evidence: alternative.evidence.iter().map(EvidenceView::from).collect(),
-            confidence: alternative.confidence,
-        }
+view! {
+    /// Another possible cause of a failed deployment.
+    pub struct AlternativeView<'a> as AlternativeCause of (alternative: &'a Alternative) {
+        category: written::Category = Named(alternative.category),
+        /// In a sentence.
+        #[schema(example = "a connection is refused: nothing is listening there")]
+        summary: &'a str = &alternative.summary,
+        /// The most significant first.
+        evidence: Vec<EvidenceView<'a>> = alternative.evidence.iter().map(EvidenceView::new).collect(),
+        /// The confidence in it, from 0 to 1: less than that in the root cause.
+        #[schema(minimum = 0.0, maximum = 1.0, example = 0.2)]
+        confidence: f64 = alternative.confidence,
     }
 }
 
-impl<'a> From<&'a Evidence> for EvidenceView<'a> {
-    fn from(evidence: &'a Evidence) -> Self {
-        Self { stage: evidence.stage.as_str(), step: evidence.step.as_str(), line: evidence.line, text: &evidence.text }
+view! {
+    /// A line of the log that shows the cause.
+    pub struct EvidenceView<'a> as Evidence of (evidence: &'a Evidence) {
+        /// The stage that wrote it.
+        #[schema(example = "build")]
+        stage: &'a str = evidence.stage.as_str(),
+        /// The step that wrote it.
+        #[schema(example = "step-1")]
+        step: &'a str = evidence.step.as_str(),
+        /// Its number, from 1, in the answer to `GET …/logs?stage=…&step=…`.
+        #[schema(example = 4)]
+        line: u32 = evidence.line,
+        /// The line itself as a terminal shows it; of a long one the part that matters.
+        #[schema(example = "sh: 1: jq: not found")]
+        text: &'a str = &evidence.text,
     }
 }
 
-impl<'a> From<&'a SuggestedFix> for SuggestedFixView<'a> {
-    fn from(fix: &'a SuggestedFix) -> Self {
-        Self { summary: &fix.summary, patch: fix.patch.as_deref() }
+view! {
+    /// How the cause could be removed.
+    pub struct SuggestedFixView<'a> as SuggestedFix of (fix: &'a SuggestedFix) {
+        /// In a sentence.
+        #[schema(example = "install jq in the image of the runner")]
+        summary: &'a str = &fix.summary,
+        /// A unified diff, if one can be derived.
+        #[schema(
+            example = "--- a/Dockerfile\n+++ b/Dockerfile\n@@ -1 +1,2 @@\n FROM debian\n+RUN apt-get install -y jq\n"
+        )]
+        patch: Option<&'a str> = fix.patch.as_deref(),
     }
 }
 
-impl<'a> From<&'a Compared> for ComparedView<'a> {
-    fn from(compared: &'a Compared) -> Self {
-        Self { deployment_id: Written(compared.deployment), commit_id: compared.commit.as_str() }
+view! {
+    /// The deployment that a failed one was compared with.
+    pub struct ComparedView<'a> as ComparedDeployment of (compared: &'a Compared) {
+        deployment_id: written::DeploymentId = Written(compared.deployment),
+        /// What it deployed.
+        #[schema(example = "decade2")]
+        commit_id: &'a str = compared.commit.as_str(),
     }
 }
 
-impl<'a> From<&'a PullRequest> for PullRequestView<'a> {
-    fn from(made: &'a PullRequest) -> Self {
-        Self { url: &made.url, branch: &made.branch, number: made.number, created_at: Time(made.created_at) }
+view! {
+    /// The pull request with a fix.
+    pub struct PullRequestView<'a> as PullRequest of (made: &'a PullRequest) {
+        /// The pull request's page; for a branch without one, the page that compares it, or the remote with the branch.
+        #[schema(example = "https://github.example/acme/shop/pull/7")]
+        url: &'a str = &made.url,
+        /// The branch that was pushed.
+        #[schema(example = "fix/missing-jq")]
+        branch: &'a str = &made.branch,
+        /// Null for a branch without a pull request.
+        #[schema(example = 7)]
+        number: Option<u64> = made.number,
+        /// When it was opened.
+        created_at: Time = Time(made.created_at),
     }
 }
 
-impl<'a> FixView<'a> {
-    pub fn new(analysis: &Analysis, made: &'a PullRequest) -> Self {
-        Self { analysis_id: Written(analysis.id), pull_request: PullRequestView::from(made) }
+view! {
+    /// A pull request with its analysis.
+    pub struct FixView<'a> as FixPullRequest of (analysis: &Analysis, made: &'a PullRequest) {
+        analysis_id: written::AnalysisId = Written(analysis.id),
+        #[serde(flatten)]
+        pull_request: PullRequestView<'a> = PullRequestView::new(made),
     }
 }

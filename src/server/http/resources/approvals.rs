@@ -1,16 +1,14 @@
 //! Approvals: list, view, approve, reject.
 
 use actix_web::http::StatusCode;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::forms::{Form, form};
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
 use crate::http::call::Call;
-use crate::http::dto::written::{self, Named};
-use crate::http::dto::{Time, UserView, Written};
-use crate::http::idempotent::{self, Begun};
+use crate::http::codes::Code;
+use crate::http::dto::{Named, Time, UserView, Written, view, written};
+use crate::http::idempotent;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
@@ -41,10 +39,10 @@ pub async fn list(call: Call) -> Answered {
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
-    let id = approval_id(&call)?;
+    let id = call.id("approvalId", Code::ApprovalNotFound)?;
     Query::of(&call.request).finish()?;
     let found = find(&access, id)?;
-    Ok(answer::one(StatusCode::OK, ApprovalView::new(&found.environment, &found.record)))
+    Ok(answer::ok(ApprovalView::new(&found.environment, &found.record)))
 }
 
 form! {
@@ -77,9 +75,9 @@ pub async fn reject(call: Call) -> Answered {
 
 async fn decide<T: Form>(mut call: Call, verdict: Verdict, comment_of: fn(T) -> Option<Context>) -> Answered {
     let mut access = Access::to(&call, Permission::Approve)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
-    let comment = comment_of(body.form()?).filter(|comment| !comment.as_str().is_empty());
-    let id = approval_id(&call)?;
+    let (form, pending) = idempotent::begin(&mut call, &mut access).await?;
+    let comment = comment_of(form).filter(|comment| !comment.as_str().is_empty());
+    let id = call.id("approvalId", Code::ApprovalNotFound)?;
     let ApprovalFound { environment: key, record } = find(&access, id)?;
     let by = access.caller.person.clone();
     let comment = comment.map(|comment| comment.shared());
@@ -111,72 +109,45 @@ fn outcome_of(verdict: Verdict) -> ApprovalStatus {
     }
 }
 
-/// The approval in the path. Text that is not an id counts as not found.
-fn approval_id(call: &Call) -> Result<ApprovalId, Problem> {
-    call.segment("approvalId").parse().map_err(|_| refusals::approval_not_found())
-}
-
 fn find(access: &Access, id: ApprovalId) -> Result<ApprovalFound, Problem> {
-    let found = access.realm.environments.approval(&access.caller.organization, id)?;
-    found.ok_or_else(refusals::approval_not_found)
+    Ok(access.realm.environments.approval(&access.caller.organization, id)?.ok_or(Code::ApprovalNotFound)?)
 }
 
-/// An approval that a stage needs before it starts.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Approval)]
-pub struct ApprovalView<'a> {
-    approval_id: written::ApprovalId,
-    status: written::ApprovalStatus,
-    deployment_id: written::DeploymentId,
-    /// The deployment's pipeline.
-    #[schema(example = "shop")]
-    pipeline_id: &'a str,
-    /// The deployment's environment.
-    #[schema(example = "staging-1")]
-    env_name: &'a str,
-    /// Null for the reset of an environment after a release.
-    session_id: Option<written::SessionId>,
-    /// What would be deployed.
-    #[schema(example = "c0ffee1")]
-    commit_id: &'a str,
-    /// The stage to start.
-    #[schema(example = "deploy")]
-    stage: &'a str,
-    /// Which attempt of the stage it is, from 1.
-    #[schema(example = 1)]
-    attempt: u32,
-    /// When the stage was ready to start.
-    requested_at: Time,
-    /// The member whose deployment it is.
-    requested_by: Option<UserView<'a>>,
-    /// When it was decided, or cancelled.
-    decided_at: Option<Time>,
-    /// The member who decided, or null.
-    decided_by: Option<UserView<'a>>,
-    /// The comment of an approval or the reason of a rejection.
-    #[schema(example = "looks good")]
-    comment: Option<&'a str>,
-}
-
-impl<'a> ApprovalView<'a> {
-    pub fn new(key: &'a EnvironmentKey, record: &'a ApprovalRecord) -> Self {
-        let approval = &record.approval;
-        Self {
-            approval_id: Written(approval.id),
-            status: Named(approval.status),
-            deployment_id: Written(record.deployment),
-            pipeline_id: key.pipeline.pipeline.as_str(),
-            env_name: key.name.as_str(),
-            session_id: record.session.map(Written),
-            commit_id: record.commit.as_str(),
-            stage: record.stage.as_str(),
-            attempt: record.attempt,
-            requested_at: Time(approval.requested_at),
-            requested_by: record.requested_by.as_ref().map(UserView::from),
-            decided_at: approval.decided_at.map(Time),
-            decided_by: approval.decided_by.as_ref().map(UserView::from),
-            comment: approval.comment.as_deref(),
-        }
+view! {
+    /// An approval that a stage needs before it starts.
+    pub struct ApprovalView<'a> as Approval of (key: &'a EnvironmentKey, record: &'a ApprovalRecord)
+    let approval = &record.approval;
+    {
+        approval_id: written::ApprovalId = Written(approval.id),
+        status: written::ApprovalStatus = Named(approval.status),
+        deployment_id: written::DeploymentId = Written(record.deployment),
+        /// The deployment's pipeline.
+        #[schema(example = "shop")]
+        pipeline_id: &'a str = key.pipeline.pipeline.as_str(),
+        /// The deployment's environment.
+        #[schema(example = "staging-1")]
+        env_name: &'a str = key.name.as_str(),
+        /// Null for the reset of an environment after a release.
+        session_id: Option<written::SessionId> = record.session.map(Written),
+        /// What would be deployed.
+        #[schema(example = "c0ffee1")]
+        commit_id: &'a str = record.commit.as_str(),
+        /// The stage to start.
+        #[schema(example = "deploy")]
+        stage: &'a str = record.stage.as_str(),
+        /// Which attempt of the stage it is, from 1.
+        #[schema(example = 1)]
+        attempt: u32 = record.attempt,
+        /// When the stage was ready to start.
+        requested_at: Time = Time(approval.requested_at),
+        /// The member whose deployment it is.
+        requested_by: Option<UserView<'a>> = record.requested_by.as_ref().map(UserView::new),
+        /// When it was decided, or cancelled.
+        decided_at: Option<Time> = approval.decided_at.map(Time),
+        /// The member who decided, or null.
+        decided_by: Option<UserView<'a>> = approval.decided_by.as_ref().map(UserView::new),
+        /// The comment of an approval or the reason of a rejection.
+        #[schema(example = "looks good")]
+        comment: Option<&'a str> = approval.comment.as_deref(),
     }
 }

@@ -1,6 +1,5 @@
 //! Verifies the recorded events of an organization, while the server runs.
 
-use actix_web::http::StatusCode;
 use actix_web::web;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -8,6 +7,7 @@ use utoipa::ToSchema;
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
 use crate::http::call::Call;
+use crate::http::dto::view;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::state::Realm;
@@ -40,7 +40,7 @@ pub async fn verify(call: Call) -> Answered {
     if let Some(fault) = &report.fault {
         tracing::error!(organization = %report.organization, event = fault.number, "the recorded events are not intact");
     }
-    Ok(answer::one(StatusCode::OK, AuditView::from(&report)))
+    Ok(answer::ok(AuditView::new(&report)))
 }
 
 /// For the operator: verifies all organizations, or the one that the query names.
@@ -56,7 +56,7 @@ pub async fn whole(realm: &Realm, request: &Request) -> Result<Response, Problem
         organizations.iter().map(|organization| events.audit(organization, &expected)).collect()
     };
     let reports = web::block(audit).await.map_err(Problem::internal)??;
-    Ok(answer::one(StatusCode::OK, reports.iter().map(AuditView::from).collect::<Vec<_>>()))
+    Ok(answer::ok(reports.iter().map(AuditView::new).collect::<Vec<_>>()))
 }
 
 fn take_expected(query: &mut Query) -> Vec<Expectation> {
@@ -75,58 +75,64 @@ fn take_expected(query: &mut Query) -> Vec<Expectation> {
     expected
 }
 
-/// Whether the recorded events of an organization are those that happened.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Audit)]
-pub struct AuditView<'a> {
-    /// Whose events they are.
-    #[schema(example = "acme")]
-    organization: &'a str,
-    /// How many are kept.
-    #[schema(example = 1234)]
-    events: u64,
-    /// The number of the first that is kept.
-    #[schema(example = 0)]
-    first: u64,
-    /// Whether there is no fault, and all that were expected are there or older than those that are kept.
-    #[schema(example = true)]
-    intact: bool,
-    /// The last event. Store it in a safe place, and pass it as `expect` later.
-    head: Option<NotedEventView>,
-    /// How many security events have outlived the others.
-    #[schema(example = 12)]
-    archived: u64,
-    seals: SealsView,
-    /// The first fault.
-    fault: Option<AuditFaultView>,
-    /// The events that were expected, in the order in which they were asked for.
-    expected: Vec<ExpectedEventView>,
+view! {
+    /// Whether the recorded events of an organization are those that happened.
+    pub struct AuditView<'a> as Audit of (report: &'a AuditReport) {
+        /// Whose events they are.
+        #[schema(example = "acme")]
+        organization: &'a str = report.organization.as_str(),
+        /// How many are kept.
+        #[schema(example = 1234)]
+        events: u64 = report.events(),
+        /// The number of the first that is kept.
+        #[schema(example = 0)]
+        first: u64 = report.first,
+        /// Whether there is no fault, and all that were expected are there or older than those that are kept.
+        #[schema(example = true)]
+        intact: bool = report.is_intact(),
+        /// The last event. Store it in a safe place, and pass it as `expect` later.
+        head: Option<NotedEventView> = report.head.as_ref().map(NotedEventView::new),
+        /// How many security events have outlived the others.
+        #[schema(example = 12)]
+        archived: u64 = report.archived,
+        seals: SealsView = SealsView::new(report.seals),
+        /// The first fault.
+        fault: Option<AuditFaultView> =
+            report.fault.as_ref().map(|fault| AuditFaultView::new(fault.number, fault.to_string())),
+        /// The events that were expected, in the order in which they were asked for.
+        expected: Vec<ExpectedEventView> = report.expected.iter().map(ExpectedEventView::new).collect(),
+    }
 }
 
-/// An event by its number and hash.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = NotedEvent)]
-pub struct NotedEventView {
-    /// Events are numbered in the order in which they were recorded.
-    #[schema(example = 1233)]
-    number: u64,
-    /// Of the event and of all before it, in hexadecimal digits.
-    #[schema(example = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
-    hash: String,
+view! {
+    /// An event by its number and hash.
+    pub struct NotedEventView as NotedEvent of (noted: &Expectation) {
+        /// Events are numbered in the order in which they were recorded.
+        #[schema(example = 1233)]
+        number: u64 = noted.number,
+        /// Of the event and of all before it, in hexadecimal digits.
+        #[schema(example = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
+        hash: String = Hex(&noted.hash).to_string(),
+    }
 }
 
-/// How far the seals vouch for the events. Only a server with the master key can make them.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = AuditSeals)]
-pub struct SealsView {
-    status: SealsStatus,
-    /// The number of the next event when the first seal was made; null unless they were checked.
-    #[schema(example = 0)]
-    from: Option<u64>,
-    /// The number after the last sealed event; null unless they were checked.
-    #[schema(example = 1234)]
-    next: Option<u64>,
+view! {
+    /// How far the seals vouch for the events. Only a server with the master key can make them.
+    pub struct SealsView as AuditSeals of (seals: SealStatus)
+    let (status, from, next) = match seals {
+        SealStatus::None => (SealsStatus::None, None, None),
+        SealStatus::Unchecked => (SealsStatus::NotChecked, None, None),
+        SealStatus::Checked { from, next } => (SealsStatus::Checked, Some(from), Some(next)),
+    };
+    {
+        status: SealsStatus,
+        /// The number of the next event when the first seal was made; null unless they were checked.
+        #[schema(example = 0)]
+        from: Option<u64>,
+        /// The number after the last sealed event; null unless they were checked.
+        #[schema(example = 1234)]
+        next: Option<u64>,
+    }
 }
 
 /// Whether the seals were checked.
@@ -139,29 +145,36 @@ pub enum SealsStatus {
     Checked,
 }
 
-/// An event that has been changed, removed, inserted or moved.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = AuditFault)]
-pub struct AuditFaultView {
-    /// The number of the first event that is touched.
-    #[schema(example = 17)]
-    number: u64,
-    /// In words.
-    #[schema(example = "event 17 has been changed")]
-    what: String,
+view! {
+    /// An event that has been changed, removed, inserted or moved.
+    pub struct AuditFaultView as AuditFault of (number: u64, what: String) {
+        /// The number of the first event that is touched.
+        #[schema(example = 17)]
+        number: u64,
+        /// In words.
+        #[schema(example = "event 17 has been changed")]
+        what: String,
+    }
 }
 
-/// An event that should be part of the chain.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ExpectedEvent)]
-pub struct ExpectedEventView {
-    /// As it was asked for.
-    #[schema(example = 1233)]
-    number: u64,
-    /// As it was asked for, in hexadecimal digits.
-    #[schema(example = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
-    hash: String,
-    found: ExpectedStatus,
+view! {
+    /// An event that should be part of the chain.
+    pub struct ExpectedEventView as ExpectedEvent of (checked: &(Expectation, ExpectationStatus))
+    let (expected, found) = checked;
+    let found = match found {
+        ExpectationStatus::Present => ExpectedStatus::There,
+        ExpectationStatus::Absent => ExpectedStatus::Absent,
+        ExpectationStatus::NoLongerKept => ExpectedStatus::NoLongerKept,
+    };
+    {
+        /// As it was asked for.
+        #[schema(example = 1233)]
+        number: u64 = expected.number,
+        /// As it was asked for, in hexadecimal digits.
+        #[schema(example = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
+        hash: String = Hex(&expected.hash).to_string(),
+        found: ExpectedStatus,
+    }
 }
 
 /// Whether it was found. `no_longer_kept`: it is older than the events that are kept, so nobody can tell.
@@ -172,45 +185,4 @@ pub enum ExpectedStatus {
     There,
     Absent,
     NoLongerKept,
-}
-
-impl<'a> From<&'a AuditReport> for AuditView<'a> {
-    fn from(report: &'a AuditReport) -> Self {
-        let fault = report.fault.as_ref();
-        Self {
-            organization: report.organization.as_str(),
-            events: report.events(),
-            first: report.first,
-            intact: report.is_intact(),
-            head: report
-                .head
-                .map(|Expectation { number, hash }| NotedEventView { number, hash: Hex(&hash).to_string() }),
-            archived: report.archived,
-            seals: SealsView::from(report.seals),
-            fault: fault.map(|fault| AuditFaultView { number: fault.number, what: fault.to_string() }),
-            expected: report.expected.iter().map(ExpectedEventView::from).collect(),
-        }
-    }
-}
-
-impl From<SealStatus> for SealsView {
-    fn from(seals: SealStatus) -> Self {
-        let (status, from, next) = match seals {
-            SealStatus::None => (SealsStatus::None, None, None),
-            SealStatus::Unchecked => (SealsStatus::NotChecked, None, None),
-            SealStatus::Checked { from, next } => (SealsStatus::Checked, Some(from), Some(next)),
-        };
-        Self { status, from, next }
-    }
-}
-
-impl From<&(Expectation, ExpectationStatus)> for ExpectedEventView {
-    fn from((expected, found): &(Expectation, ExpectationStatus)) -> Self {
-        let found = match found {
-            ExpectationStatus::Present => ExpectedStatus::There,
-            ExpectationStatus::Absent => ExpectedStatus::Absent,
-            ExpectationStatus::NoLongerKept => ExpectedStatus::NoLongerKept,
-        };
-        Self { number: expected.number, hash: Hex(&expected.hash).to_string(), found }
-    }
 }

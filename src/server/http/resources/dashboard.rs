@@ -6,8 +6,7 @@ use actix_web::web::Bytes;
 
 use crate::dashboard;
 use crate::http::answer::{Answered, tagged};
-use crate::http::call::Call;
-use crate::http::call::Front;
+use crate::http::call::{Call, Front};
 use crate::http::refusals::route_not_found;
 use http1::{Headers, Response};
 

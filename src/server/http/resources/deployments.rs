@@ -9,8 +9,9 @@ use crate::http::access::Access;
 use crate::http::answer::{Answered, EarlyReturn};
 use crate::http::call::Call;
 use crate::http::clients::{self, Read};
+use crate::http::codes::Code;
 use crate::http::dto::DeploymentView;
-use crate::http::idempotent::{self, Begun};
+use crate::http::idempotent;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::{answer, refusals};
@@ -50,7 +51,7 @@ pub async fn view(call: Call) -> Answered {
     let watch = || environments.watch_deployment(id);
     let Read { state, etag } = clients::read_when_changed(&call.request, &access, wait, watch, read).await?;
     answer::tagged(call.request.headers(), &etag, || {
-        Ok(answer::one(StatusCode::OK, DeploymentView::new(&state.environment, &state.record)))
+        Ok(answer::ok(DeploymentView::new(&state.environment, &state.record)))
     })
 }
 
@@ -62,8 +63,7 @@ form! {
 
 pub async fn cancel_stage(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::UseEnvironments)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
-    let StageActionForm {} = body.form()?;
+    let (StageActionForm {}, pending) = idempotent::begin(&mut call, &mut access).await?;
     let Target { found, stage, by, any } = Target::of(&call, &access)?;
     let key = found.environment;
     let cancel = CancelStage { target: found.record.deployment.id.into(), stage, by, any };
@@ -75,8 +75,7 @@ pub async fn cancel_stage(mut call: Call) -> Answered {
 
 pub async fn retry_stage(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::UseEnvironments)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
-    let StageActionForm {} = body.form()?;
+    let (StageActionForm {}, pending) = idempotent::begin(&mut call, &mut access).await?;
     let Target { found, stage, by, any } = Target::of(&call, &access)?;
     let Some(session) = found.record.session else {
         return Err(refusals::reset_not_retryable(&found.record, &stage).into());
@@ -101,7 +100,7 @@ struct Target {
 impl Target {
     fn of(call: &Call, access: &Access) -> Result<Self, Problem> {
         let found = find(access, deployment_id(call)?)?;
-        let stage = Identifier::parse(call.segment("stage")).map_err(|_| refusals::stage_not_found())?;
+        let stage = Identifier::parse(call.segment("stage")).map_err(|_| Code::StageNotFound)?;
         Ok(Self { found, stage, by: access.caller.person.clone(), any: access.may(Permission::ManageDeployments) })
     }
 }
@@ -150,14 +149,12 @@ pub async fn deployed_before(request: &Request, access: &Access, kept: Box<Store
     Ok(idempotent::replayed(rendered(&environment)(&record)))
 }
 
-/// The deployment in the path. Text that is not an id counts as not found.
 pub fn deployment_id(call: &Call) -> Result<DeploymentId, Problem> {
-    call.segment("deploymentId").parse().map_err(|_| refusals::deployment_not_found())
+    call.id("deploymentId", Code::DeploymentNotFound)
 }
 
 pub fn find(access: &Access, id: DeploymentId) -> Result<DeploymentFound, Problem> {
-    let found = access.realm.environments.deployment(&access.caller.organization, id)?;
-    found.ok_or_else(refusals::deployment_not_found)
+    Ok(access.realm.environments.deployment(&access.caller.organization, id)?.ok_or(Code::DeploymentNotFound)?)
 }
 
 fn etag(record: &DeploymentRecord) -> String {

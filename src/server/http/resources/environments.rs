@@ -14,6 +14,7 @@ use crate::http::answer::{self, Answered};
 use crate::http::body::{finish, read_body, read_named};
 use crate::http::call::Call;
 use crate::http::clients::{self, Read};
+use crate::http::codes::Code;
 use crate::http::dto::{EnvironmentListItem, EnvironmentView, SessionView, WaiterView};
 use crate::http::paging::{self, Page, Query, Slice, SlicePagination, moment};
 use crate::http::problem::Problem;
@@ -36,7 +37,7 @@ pub async fn view(call: Call) -> Answered {
     let wait = clients::wait_of(&call.request)?;
     let environments = &access.realm.environments;
     let read = || {
-        let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
+        let environment = environments.environment(&key)?.ok_or(Code::EnvironmentNotFound)?;
         Ok(Read { etag: etag(&environment), state: environment })
     };
     let watch = || environments.watch_environment(&key);
@@ -48,7 +49,7 @@ pub async fn queue(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let key = access.environment(&call)?;
     let slice = Slice::of(&call.request)?;
-    let environment = access.realm.environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
+    let environment = access.realm.environments.environment(&key)?.ok_or(Code::EnvironmentNotFound)?;
     let queue = access.realm.environments.queue(&key, &environment);
     let shown = slice.part(queue.iter().enumerate());
     let views = shown.map(|(place, queued)| WaiterView::new(place + 1, queued)).collect();
@@ -87,7 +88,7 @@ async fn read_history(
 ) -> Result<Listed<Session>, Problem> {
     let environments = &access.realm.environments;
     for _ in 0..HISTORY_READS_MAX {
-        let environment = environments.environment(key)?.ok_or_else(refusals::environment_not_found)?;
+        let environment = environments.environment(key)?.ok_or(Code::EnvironmentNotFound)?;
         let (reader, key_read) = (environments.clone(), key.clone());
         let read = move || match period {
             None => reader.history(&key_read, &environment, page.offset(), page.limit),
@@ -112,7 +113,7 @@ pub async fn put(mut call: Call) -> Answered {
     let key = EnvironmentKey { pipeline, name };
     let configuration = form.configuration();
     let expected = answer::expected(call.request.headers());
-    let _entering = access.realm.pipelines.entering(&key.pipeline).await.ok_or_else(refusals::pipeline_not_found)?;
+    let _entering = access.realm.pipelines.entering(&key.pipeline).await.ok_or(Code::PipelineNotFound)?;
     access.check_again()?;
     let configured = access.environments().configure(&key, Configure { configuration, expected }).await?;
     let status = if configured.created { StatusCode::CREATED } else { StatusCode::OK };
@@ -150,7 +151,7 @@ pub fn url(key: &EnvironmentKey, below: [&str; 2]) -> String {
 }
 
 fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -> Answered {
-    let configuration = environment.configuration.as_ref().ok_or_else(refusals::environment_not_found)?;
+    let configuration = environment.configuration.as_ref().ok_or(Code::EnvironmentNotFound)?;
     Ok(answer::one(status, EnvironmentView::new(key, environment, configuration)))
 }
 
@@ -271,26 +272,17 @@ fn label_pattern() -> String {
 
 fn list_filter(query: &mut Query) -> ListFilter {
     let lock_status = query.text("lockStatus", LockStatus::parse);
-    let mut filter = ListFilter { lock_status, ..ListFilter::default() };
-    let names = query.all("envName");
-    if names.len() > NAMES_MAX {
-        query.wrong("envName", format!("must be given at most {NAMES_MAX} times"));
+    let names = given(query, "envName", NAMES_MAX, Identifier::parse).into_iter().collect();
+    let labels = given(query, "label", LABELS_MAX, Label::parse_text);
+    ListFilter { lock_status, names, labels: labels.into_iter().map(|Label(key, value)| (key, value)).collect() }
+}
+
+/// The values of a parameter that may be given at most `max` times.
+fn given<T>(query: &mut Query, name: &'static str, max: usize, parse: impl Fn(&str) -> Result<T, Malformed>) -> Vec<T> {
+    let texts = query.all(name);
+    if texts.len() > max {
+        query.wrong(name, format!("must be given at most {max} times"));
     }
-    for name in names {
-        match Identifier::parse(&name) {
-            Ok(name) => _ = filter.names.insert(name),
-            Err(malformed) => query.wrong("envName", malformed.to_string()),
-        }
-    }
-    let labels = query.all("label");
-    if labels.len() > LABELS_MAX {
-        query.wrong("label", format!("must be given at most {LABELS_MAX} times"));
-    }
-    for label in labels {
-        match Label::parse_text(&label) {
-            Ok(Label(key, value)) => filter.labels.push((key, value)),
-            Err(malformed) => query.wrong("label", malformed.to_string()),
-        }
-    }
-    filter
+    let values = texts.iter().map(|text| parse(text).map_err(|malformed| query.wrong(name, malformed.to_string())));
+    values.filter_map(Result::ok).collect()
 }

@@ -4,8 +4,8 @@
 use std::pin::pin;
 use std::time::Instant;
 
+use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
-use actix_web::http::{Method, StatusCode};
 use actix_web::web::{Bytes, BytesMut};
 use futures_util::{FutureExt, stream as streams};
 use serde_json::json;
@@ -14,17 +14,16 @@ use tokio::sync::watch;
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
 use crate::http::call::Call;
-use crate::http::clients::{OwnPatience, bare};
-use crate::http::clients::{Waited, while_connected};
+use crate::http::clients::{OwnPatience, Waited, bare, while_connected};
+use crate::http::codes::Code;
 use crate::http::dto::{EventView, Written};
 use crate::http::event_hubs::{Progress, RingEvents, StreamTiming, Subscription, frame};
 use crate::http::paging::{self, Query, Slice, moment};
 use crate::http::problem::Problem;
-use crate::http::refusals;
 use accounts::auth::Permission;
 use domain::nearest::nearest;
 use domain::{DeploymentId, EventType, Identifier, Malformed, SessionId, UserId};
-use events::{Actor, EventId, Events, Filter, Notices, Resumption, Span};
+use events::{Actor, Events, Filter, Notices, Resumption, Span};
 use http1::{Headers, Request, Response, ascii};
 use shares::Permit;
 use store::StoreError;
@@ -38,16 +37,16 @@ pub async fn list(call: Call) -> Answered {
     let (events, organization) = (access.realm.events.clone(), access.caller.organization.clone());
     let read = move || events.list(&organization, &filter, slice.offset, slice.limit);
     let listed = access.read_list(read).await?;
-    Ok(paging::slice(&call.request, slice, listed.total, listed.events.iter().map(EventView::from).collect()))
+    Ok(paging::slice(&call.request, slice, listed.total, listed.events.iter().map(EventView::new).collect()))
 }
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     Query::of(&call.request).finish()?;
-    let id: EventId = call.segment("eventId").parse().map_err(|_| refusals::event_not_found())?;
+    let id = call.id("eventId", Code::EventNotFound)?;
     let found = access.realm.events.get(&access.caller.organization, id)?;
-    let event = found.ok_or_else(refusals::event_not_found)?;
-    Ok(answer::one(StatusCode::OK, EventView::from(&event)))
+    let event = found.ok_or(Code::EventNotFound)?;
+    Ok(answer::ok(EventView::new(&event)))
 }
 
 /// The header with the id of the last event that the client has seen.

@@ -10,20 +10,16 @@ use actix_web::http::header::HeaderName;
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use futures_util::stream;
-use serde::Serialize;
 use tokio::sync::watch;
-use utoipa::ToSchema;
 
 use super::deployments::{deployment_id, find};
 use crate::forms::choices;
 use crate::http::access::Access;
 use crate::http::answer::Answered;
-use crate::http::call::Call;
-use crate::http::call::Front;
-use crate::http::clients::bare;
-use crate::http::clients::{Waited, while_connected};
+use crate::http::call::{Call, Front};
+use crate::http::clients::{Waited, bare, while_connected};
 use crate::http::codes::Code;
-use crate::http::dto::Time;
+use crate::http::dto::{Time, view};
 use crate::http::paging::{self, PLACE_MAX, Query};
 use crate::http::problem::Problem;
 use crate::http::refusals;
@@ -220,7 +216,7 @@ impl LogQuery {
     fn write(&self, line: &Line, piece: &mut Vec<u8>) -> io::Result<()> {
         match self.format {
             Format::Text => piece.extend_from_slice(&line.bytes),
-            Format::Json => serde_json::to_writer(&mut *piece, &LineView::from(line))?,
+            Format::Json => serde_json::to_writer(&mut *piece, &LineView::new(line))?,
         }
         let ends = self.format == Format::Json || line.ends_line;
         if ends { piece.write_all(b"\n") } else { Ok(()) }
@@ -314,44 +310,31 @@ impl LogSource {
     }
 }
 
-/// A line of a log.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = LogLine)]
-pub struct LineView<'a> {
-    /// Its number, from 0.
-    #[schema(example = 7)]
-    line: u64,
-    /// When it was written.
-    at: Time,
-    /// Null for what the server remarked before the first step.
-    #[schema(example = "build")]
-    stage: Option<&'a str>,
-    /// The step that wrote it, or null.
-    #[schema(example = "compile")]
-    step: Option<&'a str>,
-    /// The attempt of the stage, or null.
-    #[schema(example = 1)]
-    attempt: Option<u32>,
-    /// Without its line break; bytes that are no UTF-8 are replaced.
-    #[schema(value_type = String, example = "compiling basket")]
-    text: Cow<'a, str>,
-    /// Whether the same line goes on in the next one: it was too long, or written in pieces.
-    #[schema(example = false)]
-    partial: bool,
-}
-
-impl<'a> From<&'a Line> for LineView<'a> {
-    fn from(line: &'a Line) -> Self {
-        let section = line.section.as_deref();
-        Self {
-            line: line.number,
-            at: Time(line.at),
-            stage: section.map(|section| &*section.stage),
-            step: section.map(|section| &*section.step),
-            attempt: section.map(|section| section.attempt),
-            text: String::from_utf8_lossy(&line.bytes),
-            partial: !line.ends_line,
-        }
+view! {
+    /// A line of a log.
+    pub struct LineView<'a> as LogLine of (line: &'a Line)
+    let section = line.section.as_deref();
+    {
+        /// Its number, from 0.
+        #[schema(example = 7)]
+        line: u64 = line.number,
+        /// When it was written.
+        at: Time = Time(line.at),
+        /// Null for what the server remarked before the first step.
+        #[schema(example = "build")]
+        stage: Option<&'a str> = section.map(|section| &*section.stage),
+        /// The step that wrote it, or null.
+        #[schema(example = "compile")]
+        step: Option<&'a str> = section.map(|section| &*section.step),
+        /// The attempt of the stage, or null.
+        #[schema(example = 1)]
+        attempt: Option<u32> = section.map(|section| section.attempt),
+        /// Without its line break; bytes that are no UTF-8 are replaced.
+        #[schema(value_type = String, example = "compiling basket")]
+        text: Cow<'a, str> = String::from_utf8_lossy(&line.bytes),
+        /// Whether the same line goes on in the next one: it was too long, or written in pieces.
+        #[schema(example = false)]
+        partial: bool = !line.ends_line,
     }
 }
 

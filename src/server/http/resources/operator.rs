@@ -10,21 +10,18 @@ use actix_web::http::header::LOCATION;
 use actix_web::http::{Method, StatusCode};
 use actix_web::web::Bytes;
 use futures_util::stream;
-use serde::Serialize;
 use tokio::sync::mpsc;
-use utoipa::ToSchema;
 
 use crate::backup::{InProgress, MakeError, Taking};
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
-use crate::http::call::Call;
-use crate::http::call::{Front, Realms};
+use crate::http::call::{Call, Front, Realms};
 use crate::http::clients::bare;
 use crate::http::codes::Code;
+use crate::http::dto::view;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
-use crate::http::state::Realm;
-use crate::http::state::{NodeSeen, Overview, ShardSeen};
+use crate::http::state::{NodeSeen, Overview, Realm, ShardSeen};
 use accounts::auth::Permission;
 use http1::Response;
 use store::StoreError;
@@ -61,7 +58,7 @@ pub async fn description(call: Call<Front>) -> Answered {
 pub async fn problem(call: Call<Front>) -> Answered {
     let name = call.segment("code");
     let code = Code::ALL.iter().find(|code| code.as_str() == name);
-    let code = code.ok_or_else(|| Problem::new(Code::ProblemNotFound, Code::ProblemNotFound.meaning()))?;
+    let code = code.ok_or(Code::ProblemNotFound)?;
     let meaning = format!("{} ({}, {})\n\n{}\n", code.title(), code.as_str(), code.status(), code.meaning());
     Ok(text("text/plain; charset=utf-8", meaning))
 }
@@ -87,9 +84,7 @@ pub async fn backup(call: Call) -> Answered {
     // Checks both: an organization without a file may still have data, and a newly declared one may have no events yet.
     let is_own = |organization: &String| organization == access.caller.organization.as_str();
     if access.node.organizations > 1 || !organizations.iter().all(is_own) {
-        let detail = "this server has the data of several organizations, and no admin may read all of them; its operator takes \
-                      the backup, by the socket in the data directory: `lockkeeper backup FILE --data-dir DIR`";
-        return Err(Problem::new(Code::SeveralOrganizations, detail).into());
+        return Err(Code::SeveralOrganizations.into());
     }
     if call.request.method() == Method::HEAD {
         return Ok(bare(answer()));
@@ -128,8 +123,7 @@ type Piece = Result<Bytes, Problem>;
 fn begin(realm: &Realm, organizations: Vec<String>) -> Result<mpsc::Receiver<Piece>, Problem> {
     let now = (realm.clock)();
     let created_at = jiff::Timestamp::from_millisecond(now.as_millis()).unwrap_or_default().to_string();
-    let backups = realm.backups.as_ref();
-    let backups = backups.ok_or_else(|| Problem::new(Code::BackupUnavailable, Code::BackupUnavailable.meaning()))?;
+    let backups = realm.backups.as_ref().ok_or(Code::BackupUnavailable)?;
     let taking = backups.begin(created_at, organizations)?;
     let (sender, receiver) = mpsc::channel(AHEAD);
     let thread = std::thread::Builder::new().name("backup".to_owned()).spawn(move || take(taking, sender));
@@ -164,7 +158,7 @@ impl Write for Pieces {
 
 impl From<InProgress> for Problem {
     fn from(InProgress: InProgress) -> Self {
-        Problem::new(Code::BackupInProgress, "another backup is being taken; wait for its end")
+        Code::BackupInProgress.into()
     }
 }
 
@@ -172,83 +166,69 @@ pub async fn cluster(call: Call) -> Answered {
     let access = Access::to(&call, Permission::SeeCluster)?;
     Query::of(&call.request).finish()?;
     let view = match access.node.cluster.get() {
-        Some(cluster) => ClusterView::new(&cluster.overview(), cluster.number_of(access.caller.organization.as_str())),
-        None => ClusterView::one_machine(),
+        Some(cluster) => {
+            ClusterView::new(&cluster.overview(), Some(cluster.number_of(access.caller.organization.as_str())))
+        }
+        None => ClusterView::new(&Overview::default(), None),
     };
-    Ok(answer::one(StatusCode::OK, view))
+    Ok(answer::ok(view))
 }
 
-/// The machines that share the work. One machine alone has no shards, and names no nodes.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = Cluster)]
-pub struct ClusterView {
-    /// The shard of this organization.
-    #[schema(example = 3)]
-    shard: Option<u16>,
-    /// The owner of that shard, which answers the requests of this organization.
-    #[schema(example = "n1")]
-    owner: Option<String>,
-    /// By name. A node that has been away for long is not listed.
-    nodes: Vec<ClusterNodeView>,
-    /// By number.
-    shards: Vec<ClusterShardView>,
-}
-
-/// One server of a cluster.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ClusterNode)]
-pub struct ClusterNodeView {
-    /// Its name, unique in the cluster.
-    #[schema(example = "n1")]
-    node: String,
-    /// Whether it has lately shown a sign of life.
-    #[schema(example = true)]
-    lives: bool,
-    /// How many shards it owns.
-    #[schema(example = 5)]
-    shards: usize,
-    /// The version of its program.
-    #[schema(example = "0.1.0")]
-    version: String,
-}
-
-/// A part of the organizations, with one owner at a time.
-#[derive(Debug, Serialize, ToSchema)]
-#[schema(as = ClusterShard)]
-pub struct ClusterShardView {
-    /// Its number; the first is 0.
-    #[schema(example = 3)]
-    shard: usize,
-    /// `null` while it is being taken over.
-    #[schema(example = "n1")]
-    owner: Option<String>,
-    /// Rises with each change of the owner.
-    #[schema(example = 2)]
-    epoch: u64,
-}
-
-impl ClusterView {
-    pub fn one_machine() -> Self {
-        Self { shard: None, owner: None, nodes: Vec::new(), shards: Vec::new() }
+view! {
+    /// The machines that share the work. One machine alone has no shards, and names no nodes.
+    pub struct ClusterView as Cluster of (overview: &Overview, shard: Option<u16>)
+    let (nodes, shards) = (by_name(&overview.nodes), &overview.shards);
+    {
+        /// The shard of this organization.
+        #[schema(example = 3)]
+        shard: Option<u16>,
+        /// The owner of that shard, which answers the requests of this organization.
+        #[schema(example = "n1")]
+        owner: Option<String> = shard.and_then(|shard| shards.get(usize::from(shard))?.owner.clone()),
+        /// By name. A node that has been away for long is not listed.
+        nodes: Vec<ClusterNodeView> = nodes.into_iter().map(|seen| ClusterNodeView::new(seen, shards)).collect(),
+        /// By number.
+        shards: Vec<ClusterShardView> =
+            shards.iter().enumerate().map(|(number, seen)| ClusterShardView::new(number, seen)).collect(),
     }
+}
 
-    pub fn new(overview: &Overview, shard: u16) -> Self {
-        let owner = overview.shards.get(usize::from(shard)).and_then(|seen| seen.owner.clone());
-        let owned = |node: &str| overview.shards.iter().filter(|seen| seen.owner.as_deref() == Some(node)).count();
-        let mut nodes: Vec<_> = overview.nodes.iter().collect();
-        nodes.sort_unstable_by_key(|seen| &seen.node);
-        let nodes = nodes.into_iter().map(|NodeSeen { node, version, lives }| ClusterNodeView {
-            node: node.clone(),
-            lives: *lives,
-            shards: owned(node),
-            version: version.clone(),
-        });
-        let shards = overview.shards.iter().enumerate().map(|(shard, ShardSeen { owner, epoch })| ClusterShardView {
-            shard,
-            owner: owner.clone(),
-            epoch: *epoch,
-        });
-        Self { shard: Some(shard), owner, nodes: nodes.collect(), shards: shards.collect() }
+fn by_name(nodes: &[NodeSeen]) -> Vec<&NodeSeen> {
+    let mut nodes: Vec<_> = nodes.iter().collect();
+    nodes.sort_unstable_by_key(|seen| &seen.node);
+    nodes
+}
+
+view! {
+    /// One server of a cluster.
+    pub struct ClusterNodeView as ClusterNode of (seen: &NodeSeen, shards: &[ShardSeen]) {
+        /// Its name, unique in the cluster.
+        #[schema(example = "n1")]
+        node: String = seen.node.clone(),
+        /// Whether it has lately shown a sign of life.
+        #[schema(example = true)]
+        lives: bool = seen.lives,
+        /// How many shards it owns.
+        #[schema(example = 5)]
+        shards: usize = shards.iter().filter(|shard| shard.owner.as_ref() == Some(&seen.node)).count(),
+        /// The version of its program.
+        #[schema(example = "0.1.0")]
+        version: String = seen.version.clone(),
+    }
+}
+
+view! {
+    /// A part of the organizations, with one owner at a time.
+    pub struct ClusterShardView as ClusterShard of (shard: usize, seen: &ShardSeen) {
+        /// Its number; the first is 0.
+        #[schema(example = 3)]
+        shard: usize,
+        /// `null` while it is being taken over.
+        #[schema(example = "n1")]
+        owner: Option<String> = seen.owner.clone(),
+        /// Rises with each change of the owner.
+        #[schema(example = 2)]
+        epoch: u64 = seen.epoch,
     }
 }
 
@@ -264,10 +244,10 @@ mod tests {
             nodes: vec![node("n2", false), node("n1", true)],
             shards: vec![shard(Some("n1")), shard(None), shard(Some("n1"))],
         };
-        let view = ClusterView::new(&overview, 2);
+        let view = ClusterView::new(&overview, Some(2));
         let nodes: Vec<_> = view.nodes.iter().map(|node| (node.node.as_str(), node.lives, node.shards)).collect();
         assert_eq!(nodes, [("n1", true, 2), ("n2", false, 0)]);
         assert_eq!((view.shard, view.owner.as_deref()), (Some(2), Some("n1")));
-        assert_eq!(ClusterView::new(&overview, 1).owner, None);
+        assert_eq!(ClusterView::new(&overview, Some(1)).owner, None);
     }
 }

@@ -13,8 +13,7 @@ use crate::http::access::Access;
 use crate::http::answer::{self, Answered, EarlyReturn};
 use crate::http::body::{finish, read_body, read_named};
 use crate::http::call::Call;
-use crate::http::dto::written::{self, Named};
-use crate::http::dto::{InputValueView, Text, Time, UserView};
+use crate::http::dto::{InputValueView, Named, Text, Time, UserView, view, written};
 use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
@@ -49,7 +48,7 @@ pub async fn view(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let environments = count_environments(&access, &pipeline.key).await?;
     answer::tagged(call.request.headers(), &etag(&pipeline, environments), || {
-        Ok(answer::one(StatusCode::OK, PipelineView::new(&pipeline, environments)))
+        Ok(answer::ok(PipelineView::new(&pipeline, environments)))
     })
 }
 
@@ -179,7 +178,7 @@ struct Change<T> {
 
 async fn begin<T: Form>(call: &mut Call) -> Result<Change<T>, EarlyReturn> {
     let mut access = Access::to(call, Permission::ManagePipelines)?;
-    let idempotent::Begun { body, pending } = idempotent::begin(call, &mut access).await?;
+    let (body, pending) = idempotent::begin_body(call, &mut access).await?;
     let key = access.pipeline(call)?.key.clone();
     let form = body.form()?;
     let environments = count_environments(&access, &key).await?;
@@ -203,41 +202,44 @@ fn url(key: &PipelineKey) -> String {
     format!("/api/v1/organizations/{}/pipelines/{}", key.organization, key.pipeline)
 }
 
-/// What is deployed to its environments, and how.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Pipeline)]
-pub struct PipelineView<'a> {
-    /// Unique in the organization.
-    #[schema(example = "web")]
-    id: &'a str,
-    /// For people.
-    #[schema(example = "Web shop")]
-    name: &'a str,
-    /// A short name for links.
-    #[schema(example = "web")]
-    slug: &'a str,
-    status: PipelineStatus,
-    /// Who stopped it; null while it runs.
-    stopped_by: Option<UserView<'a>>,
-    /// When it was stopped; null while it runs.
-    stopped_at: Option<Time>,
-    /// Why it was stopped, or null.
-    #[schema(example = "the database is being moved")]
-    stop_reason: Option<&'a str>,
-    /// In the order in which they run.
-    stages: Vec<StageView<'a>>,
-    /// For all steps; an environment's own variables win over them.
-    #[schema(example = json!({ "SHOP_PORT": "8443" }))]
-    variables: BTreeMap<&'a str, &'a str>,
-    /// Whether people may approve what they triggered themselves.
-    #[schema(example = true)]
-    self_approval: bool,
-    /// How many environments it has.
-    #[schema(example = 3)]
-    environment_count: u64,
-    /// Where its code is, or null.
-    repository: Option<RepositoryView<'a>>,
+view! {
+    /// What is deployed to its environments, and how.
+    pub struct PipelineView<'a> as Pipeline of (pipeline: &'a Pipeline, environment_count: u64)
+    let stopped = pipeline.stopped.as_ref();
+    let blueprint = &pipeline.blueprint;
+    {
+        /// Unique in the organization.
+        #[schema(example = "web")]
+        id: &'a str = pipeline.key.pipeline.as_str(),
+        /// For people.
+        #[schema(example = "Web shop")]
+        name: &'a str = &pipeline.name,
+        /// A short name for links.
+        #[schema(example = "web")]
+        slug: &'a str = pipeline.slug.as_str(),
+        status: PipelineStatus = if stopped.is_some() { PipelineStatus::Stopped } else { PipelineStatus::Running },
+        /// Who stopped it; null while it runs.
+        stopped_by: Option<UserView<'a>> = stopped.map(|stopped| UserView::new(&stopped.by)),
+        /// When it was stopped; null while it runs.
+        stopped_at: Option<Time> = stopped.map(|stopped| Time(stopped.at)),
+        /// Why it was stopped, or null.
+        #[schema(example = "the database is being moved")]
+        stop_reason: Option<&'a str> = stopped.and_then(|stopped| stopped.reason.as_ref()).map(Context::as_str),
+        /// In the order in which they run.
+        stages: Vec<StageView<'a>> = blueprint.stages.iter().map(StageView::new).collect(),
+        /// For all steps; an environment's own variables win over them.
+        #[schema(example = json!({ "SHOP_PORT": "8443" }))]
+        variables: BTreeMap<&'a str, &'a str> =
+            blueprint.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+        /// Whether people may approve what they triggered themselves.
+        #[schema(example = true)]
+        self_approval: bool = blueprint.self_approval,
+        /// How many environments it has.
+        #[schema(example = 3)]
+        environment_count: u64,
+        /// Where its code is, or null.
+        repository: Option<RepositoryView<'a>> = pipeline.repository.as_ref().map(RepositoryView::new),
+    }
 }
 
 /// In a stopped pipeline, running deployments finish and new ones wait until it is resumed.
@@ -248,161 +250,92 @@ enum PipelineStatus {
     Stopped,
 }
 
-/// A stage: steps that run one after the other.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = StageDefinition)]
-pub struct StageView<'a> {
-    /// Unique in its pipeline.
-    #[schema(example = "build")]
-    name: &'a str,
-    approval: written::ApprovalRule,
-    /// For all its steps together.
-    #[schema(example = 3600)]
-    timeout_seconds: u32,
-    /// Whether it is started again automatically if a crash of the server cut it off.
-    #[schema(example = false)]
-    idempotent: bool,
-    /// In the order in which they run.
-    steps: Vec<StepView<'a>>,
-}
-
-/// It has one of `run`, `http` and `uses`.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = StepDefinition)]
-pub struct StepView<'a> {
-    /// Unique in its stage.
-    #[schema(example = "step-1")]
-    name: &'a str,
-    /// A program and its arguments.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Vec<String>, required = false, example = json!(["echo", "hello"]))]
-    run: Option<&'a [Arc<str>]>,
-    /// A request to make.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = HttpCallView, required = false)]
-    http: Option<HttpCallView<'a>>,
-    /// A step of a registry, as `registry/step@version`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = String, required = false, example = "tools/build@1.2.0")]
-    uses: Option<Text<&'a StepReference>>,
-    /// The inputs of that step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = BTreeMap<String, InputValueView>, required = false, example = json!({ "TARGET": "all" }))]
-    with: Option<BTreeMap<&'a str, InputValueView<'a>>>,
-}
-
-/// A request that a step makes.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = HttpCall)]
-pub struct HttpCallView<'a> {
-    /// An HTTP method.
-    #[schema(example = "POST")]
-    method: &'a str,
-    /// Redirects are not followed.
-    #[schema(example = "https://deploy.example/hooks/shop")]
-    url: &'a str,
-    /// Sent with it.
-    #[schema(example = json!({ "X-Tier": "review" }))]
-    headers: BTreeMap<&'a str, &'a str>,
-    /// Null if it has none.
-    #[schema(example = "tested")]
-    body: Option<&'a str>,
-    /// The statuses that count as success. If empty: any 2xx.
-    #[schema(example = json!([200, 204]))]
-    expect_status: &'a [u16],
-}
-
-/// Where the code is that a pipeline deploys.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Repository)]
-pub struct RepositoryView<'a> {
-    provider: written::Provider,
-    /// https or ssh.
-    #[schema(example = "https://git.example/shop.git")]
-    url: &'a str,
-    /// Into which fixes are to be merged.
-    #[schema(example = "main")]
-    default_branch: &'a str,
-    /// The name of the secret with the token for pushing and opening pull requests.
-    #[schema(example = "GIT_TOKEN")]
-    credential: Option<&'a str>,
-    /// The API of a GitHub server of your own; null: derived from the URL.
-    #[schema(example = "https://github.example/api/v3")]
-    api_url: Option<&'a str>,
-}
-
-impl<'a> PipelineView<'a> {
-    pub fn new(pipeline: &'a Pipeline, environment_count: u64) -> Self {
-        let stopped = pipeline.stopped.as_ref();
-        let blueprint = &pipeline.blueprint;
-        Self {
-            id: pipeline.key.pipeline.as_str(),
-            name: &pipeline.name,
-            slug: pipeline.slug.as_str(),
-            status: if stopped.is_some() { PipelineStatus::Stopped } else { PipelineStatus::Running },
-            stopped_by: stopped.map(|stopped| UserView::from(&stopped.by)),
-            stopped_at: stopped.map(|stopped| Time(stopped.at)),
-            stop_reason: stopped.and_then(|stopped| stopped.reason.as_ref()).map(Context::as_str),
-            stages: blueprint.stages.iter().map(StageView::from).collect(),
-            variables: blueprint.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
-            self_approval: blueprint.self_approval,
-            environment_count,
-            repository: pipeline.repository.as_ref().map(RepositoryView::from),
-        }
+view! {
+    /// A stage: steps that run one after the other.
+    pub struct StageView<'a> as StageDefinition of (stage: &'a Stage) {
+        /// Unique in its pipeline.
+        #[schema(example = "build")]
+        name: &'a str = stage.name.as_str(),
+        approval: written::ApprovalRule = Named(stage.approval),
+        /// For all its steps together.
+        #[schema(example = 3600)]
+        timeout_seconds: u32 = stage.timeout_seconds,
+        /// Whether it is started again automatically if a crash of the server cut it off.
+        #[schema(example = false)]
+        idempotent: bool = stage.idempotent,
+        /// In the order in which they run.
+        steps: Vec<StepView<'a>> = stage.steps.iter().map(StepView::new).collect(),
     }
 }
 
-impl<'a> From<&'a Stage> for StageView<'a> {
-    fn from(stage: &'a Stage) -> Self {
-        Self {
-            name: stage.name.as_str(),
-            approval: Named(stage.approval),
-            timeout_seconds: stage.timeout_seconds,
-            idempotent: stage.idempotent,
-            steps: stage.steps.iter().map(StepView::from).collect(),
-        }
+view! {
+    /// It has one of `run`, `http` and `uses`.
+    pub struct StepView<'a> as StepDefinition of (step: &'a Step)
+    let (run, http, used) = match &step.action {
+        Action::Run(arguments) => (Some(arguments.as_slice()), None, None),
+        Action::Http(call) => (None, Some(HttpCallView::new(call)), None),
+        Action::Uses(used) => (None, None, Some(used)),
+    };
+    {
+        /// Unique in its stage.
+        #[schema(example = "step-1")]
+        name: &'a str = step.name.as_str(),
+        /// A program and its arguments.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Vec<String>, required = false, example = json!(["echo", "hello"]))]
+        run: Option<&'a [Arc<str>]>,
+        /// A request to make.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = HttpCallView, required = false)]
+        http: Option<HttpCallView<'a>>,
+        /// A step of a registry, as `registry/step@version`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = String, required = false, example = "tools/build@1.2.0")]
+        uses: Option<Text<&'a StepReference>> = used.map(|used| Text(&used.reference)),
+        /// The inputs of that step.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = BTreeMap<String, InputValueView>, required = false, example = json!({ "TARGET": "all" }))]
+        with: Option<BTreeMap<&'a str, InputValueView<'a>>> =
+            used.map(|used| used.with.iter().map(|(name, value)| (name.as_str(), InputValueView(value))).collect()),
     }
 }
 
-impl<'a> From<&'a Step> for StepView<'a> {
-    fn from(step: &'a Step) -> Self {
-        let mut view = Self { name: step.name.as_str(), run: None, http: None, uses: None, with: None };
-        match &step.action {
-            Action::Run(arguments) => view.run = Some(arguments.as_slice()),
-            Action::Http(call) => view.http = Some(HttpCallView::from(call)),
-            Action::Uses(used) => {
-                view.uses = Some(Text(&used.reference));
-                view.with = Some(used.with.iter().map(|(name, value)| (name.as_str(), value.into())).collect());
-            }
-        }
-        view
+view! {
+    /// A request that a step makes.
+    pub struct HttpCallView<'a> as HttpCall of (call: &'a HttpCall) {
+        /// An HTTP method.
+        #[schema(example = "POST")]
+        method: &'a str = &call.method,
+        /// Redirects are not followed.
+        #[schema(example = "https://deploy.example/hooks/shop")]
+        url: &'a str = &call.url,
+        /// Sent with it.
+        #[schema(example = json!({ "X-Tier": "review" }))]
+        headers: BTreeMap<&'a str, &'a str> = call.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
+        /// Null if it has none.
+        #[schema(example = "tested")]
+        body: Option<&'a str> = call.body.as_deref(),
+        /// The statuses that count as success. If empty: any 2xx.
+        #[schema(example = json!([200, 204]))]
+        expect_status: &'a [u16] = &call.expect_status,
     }
 }
 
-impl<'a> From<&'a HttpCall> for HttpCallView<'a> {
-    fn from(call: &'a HttpCall) -> Self {
-        Self {
-            method: &call.method,
-            url: &call.url,
-            headers: call.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
-            body: call.body.as_deref(),
-            expect_status: &call.expect_status,
-        }
-    }
-}
-
-impl<'a> From<&'a Repository> for RepositoryView<'a> {
-    fn from(repository: &'a Repository) -> Self {
-        Self {
-            provider: Named(repository.provider),
-            url: &repository.url,
-            default_branch: &repository.default_branch,
-            credential: repository.credential.as_ref().map(VariableName::as_str),
-            api_url: repository.api_url.as_deref(),
-        }
+view! {
+    /// Where the code is that a pipeline deploys.
+    pub struct RepositoryView<'a> as Repository of (repository: &'a Repository) {
+        provider: written::Provider = Named(repository.provider),
+        /// https or ssh.
+        #[schema(example = "https://git.example/shop.git")]
+        url: &'a str = &repository.url,
+        /// Into which fixes are to be merged.
+        #[schema(example = "main")]
+        default_branch: &'a str = &repository.default_branch,
+        /// The name of the secret with the token for pushing and opening pull requests.
+        #[schema(example = "GIT_TOKEN")]
+        credential: Option<&'a str> = repository.credential.as_ref().map(VariableName::as_str),
+        /// The API of a GitHub server of your own; null: derived from the URL.
+        #[schema(example = "https://github.example/api/v3")]
+        api_url: Option<&'a str> = repository.api_url.as_deref(),
     }
 }

@@ -3,20 +3,18 @@
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::ETAG;
-use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::forms::{example_of, form, rule_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
-use crate::http::body::{invalid_field, read_form};
+use crate::http::body::read_form;
 use crate::http::call::Call;
-use crate::http::dto::Time;
-use crate::http::idempotent::{self, Begun};
+use crate::http::codes::Code;
+use crate::http::dto::{Time, view};
+use crate::http::idempotent;
 use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
-use crate::http::refusals;
 use accounts::auth::Permission;
 use accounts::secrets::{NewSecret, Secret, SecretChange, SecretValue};
 use domain::{Description, Identifier, PipelineKey, Timestamp, VariableName};
@@ -72,23 +70,22 @@ pub async fn list(call: Call) -> Answered {
     query.finish()?;
     let (vault, organization) = (access.realm.vault.clone(), access.caller.organization.clone());
     let secrets = access.read_list(move || vault.list(&organization, pipeline.as_ref())).await?;
-    let shown = slice.part(secrets.iter());
-    Ok(paging::slice(&call.request, slice, secrets.len() as u64, shown.map(SecretView::from).collect()))
+    Ok(paging::part(&call.request, slice, &secrets, SecretView::new))
 }
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let SecretRef { pipeline, name } = SecretRef::of(&call)?;
     let found = access.realm.vault.get(&access.caller.organization, pipeline.as_ref(), &name)?;
-    let secret = found.ok_or_else(refusals::secret_not_found)?;
-    answer::tagged(call.request.headers(), &etag(&secret), || Ok(render(StatusCode::OK, &secret)))
+    let secret = found.ok_or(Code::SecretNotFound)?;
+    answer::tagged(call.request.headers(), &etag(&secret), || Ok(answer::ok(SecretView::new(&secret))))
 }
 
 pub async fn create(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageSecrets)?;
-    let Begun { body, pending } = idempotent::begin_secret(&mut call, &mut access).await?;
+    let (form, pending) = idempotent::begin_secret(&mut call, &mut access).await?;
+    let SecretForm { name, value, description, pipeline_id: pipeline } = form;
     let now = (access.realm.clock)();
-    let SecretForm { name, value, description, pipeline_id: pipeline } = body.form()?;
     if let Some(id) = &pipeline
         && access.realm.pipelines.get(&access.caller.organization, id.as_str()).is_none()
     {
@@ -115,7 +112,7 @@ async fn make(access: Access, new: NewSecret, pending: Option<Pending>, now: Tim
 }
 
 fn unknown_pipeline() -> Problem {
-    invalid_field("pipelineId", "must be a pipeline of this organization")
+    Problem::invalid_field("pipelineId", "must be a pipeline of this organization")
 }
 
 pub async fn update(mut call: Call) -> Answered {
@@ -130,7 +127,7 @@ pub async fn update(mut call: Call) -> Answered {
     let updating = vault.update(organization, pipeline.as_ref(), &name, change, expected, cause);
     let secret = done_within(access.node.answer_timeout, LOOK, updating).await?;
     log_change(&access, &secret, "secret changed");
-    Ok(render(StatusCode::OK, &secret).with(ETAG, etag(&secret)))
+    Ok(answer::ok(SecretView::new(&secret)).with(ETAG, etag(&secret)))
 }
 
 pub async fn delete(call: Call) -> Answered {
@@ -142,7 +139,7 @@ pub async fn delete(call: Call) -> Answered {
     let cause = Cause::by(&initiator, (access.realm.clock)());
     let deleting = vault.delete(organization, pipeline.as_ref(), &name, expected, cause);
     if !done_within(access.node.answer_timeout, LOOK, deleting).await? {
-        return Err(refusals::secret_not_found().into());
+        return Err(Code::SecretNotFound.into());
     }
     let by = &access.caller.person.name;
     tracing::info!(secret = %name, pipeline = pipeline.as_ref().map(Identifier::as_str), %by, "secret deleted");
@@ -160,13 +157,9 @@ impl SecretRef {
         let mut query = Query::of(&call.request);
         let pipeline = query.text("pipelineId", Identifier::parse);
         query.finish()?;
-        let name = VariableName::parse(call.segment("name")).map_err(|_| refusals::secret_not_found())?;
+        let name = VariableName::parse(call.segment("name")).map_err(|_| Code::SecretNotFound)?;
         Ok(Self { pipeline, name })
     }
-}
-
-fn render(status: StatusCode, secret: &Secret) -> Response {
-    answer::one(status, SecretView::from(secret))
 }
 
 fn etag(secret: &Secret) -> String {
@@ -178,7 +171,7 @@ fn created(access: &Access, secret: &Secret) -> StoredAnswer {
     if let Some(pipeline) = &secret.pipeline {
         location += &format!("?pipelineId={pipeline}");
     }
-    idempotent::answer(StatusCode::CREATED, Some(location), SecretView::from(secret))
+    idempotent::answer(StatusCode::CREATED, Some(location), SecretView::new(secret))
 }
 
 fn log_change(access: &Access, secret: &Secret, what: &str) {
@@ -187,38 +180,24 @@ fn log_change(access: &Access, secret: &Secret, what: &str) {
     tracing::info!(secret = %secret.name, pipeline, version = secret.version, %by, "{what}");
 }
 
-/// A secret, without its value.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Secret)]
-pub struct SecretView<'a> {
-    /// The variable in which steps find it.
-    #[schema(example = "EXAMPLE_PASSWORD")]
-    name: &'a str,
-    /// For people.
-    #[schema(example = "For trying the API")]
-    description: &'a str,
-    /// Null for a secret of the organization, which all its pipelines get.
-    #[schema(example = "web")]
-    pipeline_id: Option<&'a str>,
-    /// Rises with every change.
-    #[schema(example = 1)]
-    version: u64,
-    /// When it was created.
-    created_at: Time,
-    /// When it last changed.
-    updated_at: Time,
-}
-
-impl<'a> From<&'a Secret> for SecretView<'a> {
-    fn from(secret: &'a Secret) -> Self {
-        Self {
-            name: secret.name.as_str(),
-            description: secret.description.as_str(),
-            pipeline_id: secret.pipeline.as_ref().map(|pipeline| pipeline.as_str()),
-            version: secret.version,
-            created_at: Time(secret.created_at),
-            updated_at: Time(secret.updated_at),
-        }
+view! {
+    /// A secret, without its value.
+    pub struct SecretView<'a> as Secret of (secret: &'a Secret) {
+        /// The variable in which steps find it.
+        #[schema(example = "EXAMPLE_PASSWORD")]
+        name: &'a str = secret.name.as_str(),
+        /// For people.
+        #[schema(example = "For trying the API")]
+        description: &'a str = secret.description.as_str(),
+        /// Null for a secret of the organization, which all its pipelines get.
+        #[schema(example = "web")]
+        pipeline_id: Option<&'a str> = secret.pipeline.as_ref().map(|pipeline| pipeline.as_str()),
+        /// Rises with every change.
+        #[schema(example = 1)]
+        version: u64 = secret.version,
+        /// When it was created.
+        created_at: Time = Time(secret.created_at),
+        /// When it last changed.
+        updated_at: Time = Time(secret.updated_at),
     }
 }

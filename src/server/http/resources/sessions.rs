@@ -9,15 +9,15 @@ use actix_web::http::StatusCode;
 use serde::Serialize;
 
 use super::{deployments, environments};
-use crate::forms::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, WaitSeconds};
-use crate::http::access::{Access, session_id};
+use crate::forms::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, Form, HeartbeatForm, Integer, WaitSeconds};
+use crate::http::access::Access;
 use crate::http::answer::{self, Answered, EarlyReturn};
 use crate::http::body::read_body;
 use crate::http::call::Call;
 use crate::http::clients::{self, Read, Waited, while_connected};
 use crate::http::codes::Code;
 use crate::http::dto::{ForceClaimView, SessionListItem, SessionView};
-use crate::http::idempotent::{self, Begun, keyed};
+use crate::http::idempotent::{self, keyed};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
@@ -34,8 +34,8 @@ use locks::{ClaimOutcome, Failure, Keyed, SessionFilter, SessionFound, SessionLi
 pub async fn claim(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
-    let Begun { body, pending } = begin(&mut call, &mut access).await?;
-    let (claim, policy) = read_claim(&access, body.form()?)?;
+    let (form, pending) = begin(&mut call, &mut access).await?;
+    let (claim, policy) = read_claim(&access, form)?;
     let place = ClaimTarget { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !policy.wait.is_zero());
@@ -49,8 +49,7 @@ pub async fn claim(mut call: Call) -> Answered {
 pub async fn claim_any(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let pipeline = access.pipeline(&call)?.key.clone();
-    let Begun { body, pending } = begin(&mut call, &mut access).await?;
-    let ClaimAnyForm { claim, labels } = body.form()?;
+    let (ClaimAnyForm { claim, labels }, pending) = begin(&mut call, &mut access).await?;
     let labels = labels.unwrap_or_default().0;
     let (claim, policy) = read_claim(&access, claim)?;
     let place = ClaimTarget { pipeline: pipeline.clone(), environment: None };
@@ -84,7 +83,7 @@ fn answer_claim(
         Waited::TooLate(Ok(ClaimOutcome::Granted { environment, session })) => {
             access.realm.environments.undelivered(&environment, session.id, has_key);
             tracing::info!(path = request.path(), session = %session.id, "the client disconnected before it got the lock");
-            Err(clients::gone().into())
+            Err(Code::ClientGone.into())
         }
         Waited::Revoked(problem, answer) => {
             if let Some(Ok(ClaimOutcome::Granted { environment, session })) = answer {
@@ -93,7 +92,7 @@ fn answer_claim(
             }
             Err(problem.into())
         }
-        Waited::TooLate(_) | Waited::Gone => Err(clients::gone().into()),
+        Waited::TooLate(_) | Waited::Gone => Err(Code::ClientGone.into()),
     }
 }
 
@@ -101,7 +100,7 @@ fn answer_claim(
 pub async fn undelivered(call: Call) -> Answered {
     let [organization, pipeline, name] =
         ["orgId", "pipelineId", "envName"].map(|name| Identifier::parse(call.segment(name)));
-    let not_found = |_| refusals::environment_not_found();
+    let not_found = |_| Code::EnvironmentNotFound;
     let (organization, pipeline) = (organization.map_err(not_found)?, pipeline.map_err(not_found)?);
     let pipeline = PipelineKey { organization, pipeline };
     let key = EnvironmentKey { pipeline, name: name.map_err(not_found)? };
@@ -114,8 +113,8 @@ pub async fn undelivered(call: Call) -> Answered {
 pub async fn force_claim(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
-    let Begun { body, pending } = begin(&mut call, &mut access).await?;
-    let request = read_request(&access, body.form()?, Priority::default());
+    let (form, pending) = begin(&mut call, &mut access).await?;
+    let request = read_request(&access, form, Priority::default());
     let role = access.caller.role;
     let render = {
         let key = key.clone();
@@ -135,8 +134,8 @@ pub async fn view(call: Call) -> Answered {
     let id = session_id(&call)?;
     let (environments, reader) = (&access.realm.environments, access.caller.person.id);
     let find = || {
-        let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
-        environments.session(&key, &environment, id, reader)?.ok_or_else(refusals::session_not_found)
+        let environment = environments.environment(&key)?.ok_or(Code::EnvironmentNotFound)?;
+        Ok(environments.session(&key, &environment, id, reader)?.ok_or(Code::SessionNotFound)?)
     };
     match show(&call.request, &access, id, find).await {
         // The session may have been deleted with its environment; wait until readers see the deletion.
@@ -155,7 +154,7 @@ pub async fn view_any(call: Call) -> Answered {
     let id = session_id(&call)?;
     let (environments, reader) = (&access.realm.environments, access.caller.person.id);
     show(&call.request, &access, id, || {
-        environments.session_of_any(&pipeline, id, reader)?.ok_or_else(refusals::queued_session_not_found)
+        environments.session_of_any(&pipeline, id, reader)?.ok_or_else(queued_session_not_found)
     })
     .await
 }
@@ -180,7 +179,7 @@ async fn show(
     let SessionFound { environment, session, waiting } = &shown.state;
     answer::tagged(request.headers(), &shown.etag, || {
         let name = environment.as_ref().map(|key| key.name.as_str());
-        Ok(answer::one(StatusCode::OK, SessionView::new(name, session, *waiting)))
+        Ok(answer::ok(SessionView::new(name, session, *waiting)))
     })
 }
 
@@ -222,8 +221,7 @@ pub async fn deploy(mut call: Call) -> Answered {
 pub async fn heartbeat(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
-    let Begun { body, pending } = begin(&mut call, &mut access).await?;
-    let HeartbeatForm { fencing_token } = body.form()?;
+    let (HeartbeatForm { fencing_token }, pending) = begin(&mut call, &mut access).await?;
     let session = session_id(&call)?.into();
     let by = access.caller.person.clone();
     let heartbeat = Heartbeat { session, by, fencing_token: fencing_token.map(Integer::u64) };
@@ -242,7 +240,7 @@ pub async fn release(call: Call) -> Answered {
     let key = access.environment(&call)?;
     Query::of(&call.request).finish()?;
     let session = release_in(&access, &key, session_id(&call)?).await?;
-    Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
+    Ok(answer::ok(SessionView::new(Some(key.name.as_str()), &session, None)))
 }
 
 /// Leaves the queue for any environment, or releases the environment granted in the meantime.
@@ -254,13 +252,13 @@ pub async fn release_any(call: Call) -> Answered {
     let environments = access.environments();
     let any = access.may(Permission::ReleaseAnySession);
     let left = environments.leave_pool(&pipeline, id, &access.caller.person, any).await?;
-    let found = left.ok_or_else(refusals::queued_session_not_found)?;
+    let found = left.ok_or_else(queued_session_not_found)?;
     let Some(key) = found.environment else {
         // It has left, now or earlier; leaving again succeeds.
-        return Ok(answer::one(StatusCode::OK, SessionView::new(None, &found.session, None)));
+        return Ok(answer::ok(SessionView::new(None, &found.session, None)));
     };
     let session = release_in(&access, &key, id).await?;
-    Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
+    Ok(answer::ok(SessionView::new(Some(key.name.as_str()), &session, None)))
 }
 
 /// Releases the caller's session that holds the environment, for clients that do not keep its id. A maintainer can
@@ -271,7 +269,7 @@ pub async fn release_lock(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let release = ReleaseLock { by: access.caller.person.clone(), any: access.may(Permission::ReleaseAnySession) };
     let session = access.environments().ask(&key, release).await?;
-    Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
+    Ok(answer::ok(SessionView::new(Some(key.name.as_str()), &session, None)))
 }
 
 async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -> Result<Arc<Session>, Problem> {
@@ -330,7 +328,7 @@ impl ClaimTarget {
 }
 
 /// A client that retries learns its session from the response, so it is recorded as seen before responding.
-async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
+async fn begin<T: Form>(call: &mut Call, access: &mut Access) -> Result<(T, Option<Pending>), EarlyReturn> {
     let begun = idempotent::begin(call, access).await;
     if let Err(EarlyReturn::Replay(answer)) = &begun
         && let Some(Subject::Session { environment, session }) = &answer.subject
@@ -365,6 +363,18 @@ fn read_request(access: &Access, form: ForceClaimForm, priority: Priority) -> Cl
     }
 }
 
+fn session_id(call: &Call) -> Result<SessionId, Problem> {
+    call.id("sessionId", Code::SessionNotFound)
+}
+
+fn queued_session_not_found() -> Problem {
+    Problem::new(
+        Code::SessionNotFound,
+        "the pipeline has no such queued session, or has dropped it; sessions that were never queued are found under \
+         their environment",
+    )
+}
+
 fn duration(wait_seconds: Option<WaitSeconds>) -> Duration {
     Duration::from_secs(wait_seconds.map_or(0, WaitSeconds::u64))
 }
@@ -391,6 +401,6 @@ pub async fn list(call: Call) -> Answered {
     let read = move || reader.sessions(&organization, &filter, slice.offset, slice.limit);
     let SessionList { page, durable_at } = access.read_list(read).await?;
     environments.shown_durably(durable_at).await?;
-    let views = page.items.iter().map(SessionListItem::from).collect();
+    let views = page.items.iter().map(SessionListItem::new).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
 }

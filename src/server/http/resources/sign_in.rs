@@ -1,7 +1,6 @@
 //! Signing in and out with a browser, and changing the password of the signed-in member. For the dashboard only, so it
 //! is not part of the API's description. The secrets of sign-ins and invitations appear only in cookies and links.
 
-use actix_web::http::StatusCode;
 use actix_web::http::header::SET_COOKIE;
 use serde::Serialize;
 use serde_json::json;
@@ -10,11 +9,11 @@ use super::members::CallerOrganization;
 use crate::forms::{Object, Reader, form, texts};
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
-use crate::http::body::{invalid_field, read_form, read_open_form};
+use crate::http::body::{read_form, read_open_form};
 use crate::http::call::Call;
 use crate::http::codes::Code;
 use crate::http::cookies;
-use crate::http::dto::{Time, Written, written};
+use crate::http::dto::{Time, Written, view, written};
 use crate::http::outcome::{done_within, read_within};
 use crate::http::own_page::{self, Origin};
 use crate::http::paging::Query;
@@ -139,7 +138,7 @@ pub async fn change_password(mut call: Call) -> Answered {
     let accounts = &access.realm.accounts;
     let current = match current_password {
         _ if !accounts.has_password(access.caller.person.id) => return Err(AccountsError::NoPassword.into()),
-        None => return Err(invalid_field("currentPassword", "is required").into()),
+        None => return Err(Problem::invalid_field("currentPassword", "is required").into()),
         Some(Given(current)) => current,
     };
     let initiator = access.initiator();
@@ -148,9 +147,11 @@ pub async fn change_password(mut call: Call) -> Answered {
         let changed = accounts.change_password(&access.caller, current, new_password, cause).await;
         changed.map_err(|unproven| match unproven {
             // Not 401, which would mean that the browser is no longer signed in.
-            Unproven::Refused(AccountsError::InvalidCredentials) => invalid_field("currentPassword", "is wrong"),
+            Unproven::Refused(AccountsError::InvalidCredentials) => {
+                Problem::invalid_field("currentPassword", "is wrong")
+            }
             Unproven::Refused(AccountsError::PasswordIsName) => {
-                invalid_field("newPassword", "must be more than the member's name")
+                Problem::invalid_field("newPassword", "must be more than the member's name")
             }
             unproven => refusal(unproven),
         })
@@ -168,13 +169,13 @@ pub async fn list(call: Call) -> Answered {
     let reading = access.realm.accounts.sign_ins(access.caller.person.id, (access.realm.clock)());
     let found = read_within(access.node.answer_timeout, "sign-ins", reading).await?;
     let views: Vec<_> = found.iter().map(|sign_in| SignInView::new(sign_in, access.caller.token)).collect();
-    Ok(answer::one(StatusCode::OK, views))
+    Ok(answer::ok(views))
 }
 
 pub async fn end(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let access = own_access(&call)?;
-    let id: TokenId = call.segment("signInId").parse().map_err(|_| AccountsError::SignInNotFound)?;
+    let id: TokenId = call.id("signInId", Code::SignInNotFound)?;
     let initiator = access.initiator();
     let cause = Cause::by(&initiator, (access.realm.clock)());
     let ending = access.realm.accounts.end_sign_in(&access.caller, id, cause);
@@ -191,7 +192,7 @@ pub async fn methods(call: Call) -> Answered {
     let sso = call.app.realm.sso.get();
     let known = organization.iter().flat_map(|organization| sso.providers(organization.as_str()));
     let providers = known.map(|provider| ProviderView { id: provider.id.to_string(), name: provider.name.clone() });
-    Ok(answer::one(StatusCode::OK, MethodsView { password: true, token: true, providers: providers.collect() }))
+    Ok(answer::ok(MethodsView { password: true, token: true, providers: providers.collect() }))
 }
 
 /// The member and organization that an invitation is for.
@@ -201,7 +202,7 @@ pub async fn view_invitation(call: Call) -> Answered {
     let finding = realm.accounts.invitation(call.segment("invitation"), (realm.clock)());
     let (member, expires_at) = read_within(call.app.node.answer_timeout, "members", finding).await??;
     let organization = realm.organization_name(&member.organization);
-    Ok(answer::one(StatusCode::OK, InvitedView::new(&organization, &member, expires_at)))
+    Ok(answer::ok(InvitedView::new(&organization, &member, expires_at)))
 }
 
 pub async fn accept_invitation(mut call: Call) -> Answered {
@@ -269,10 +270,10 @@ fn own_access(call: &Call) -> Result<Access, Problem> {
     if access.caller.is_sign_in {
         return Ok(access);
     }
-    Err(Problem::new(Code::SignInRequired, Code::SignInRequired.meaning()))
+    Err(Code::SignInRequired.into())
 }
 
-fn new_sign_in(call: &Call, proof: Proof) -> NewSignIn {
+pub fn new_sign_in(call: &Call, proof: Proof) -> NewSignIn {
     NewSignIn {
         proof,
         client: own_page::client(call),
@@ -310,29 +311,16 @@ fn note_refusal(call: &Call, organization: &str) {
     });
 }
 
-/// A browser in which the member has signed in.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SignInView<'a> {
-    sign_in_id: written::TokenId,
-    created_at: Time,
-    last_used_at: Option<Time>,
-    expires_at: Option<Time>,
-    /// Whether it is the requesting browser.
-    current: bool,
-    client: &'a str,
-}
-
-impl<'a> SignInView<'a> {
-    pub fn new(sign_in: &'a Token, current: TokenId) -> Self {
-        Self {
-            sign_in_id: Written(sign_in.id),
-            created_at: Time(sign_in.created_at),
-            last_used_at: sign_in.last_used_at().map(Time),
-            expires_at: sign_in.expires_at.map(Time),
-            current: sign_in.id == current,
-            client: sign_in.origin().map_or("", |origin| &origin.client),
-        }
+view! {
+    /// A browser in which the member has signed in.
+    pub struct SignInView<'a> of (sign_in: &'a Token, current: TokenId) {
+        sign_in_id: written::TokenId = Written(sign_in.id),
+        created_at: Time = Time(sign_in.created_at),
+        last_used_at: Option<Time> = sign_in.last_used_at().map(Time),
+        expires_at: Option<Time> = sign_in.expires_at.map(Time),
+        /// Whether it is the requesting browser.
+        current: bool = sign_in.id == current,
+        client: &'a str = sign_in.origin().map_or("", |origin| &origin.client),
     }
 }
 
@@ -351,18 +339,11 @@ pub struct ProviderView {
     pub name: String,
 }
 
-/// The member and organization that an invitation is for.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct InvitedView<'a> {
-    organization: CallerOrganization<'a>,
-    name: &'a str,
-    expires_at: Time,
-}
-
-impl<'a> InvitedView<'a> {
-    pub fn new(organization_name: &'a str, member: &'a Member, expires_at: Timestamp) -> Self {
-        let organization = CallerOrganization::new(member.organization.as_str(), organization_name);
-        Self { organization, name: member.name.as_str(), expires_at: Time(expires_at) }
+view! {
+    /// The member and organization that an invitation is for.
+    pub struct InvitedView<'a> of (organization_name: &'a str, member: &'a Member, expires_at: Timestamp) {
+        organization: CallerOrganization<'a> = CallerOrganization::new(member.organization.as_str(), organization_name),
+        name: &'a str = member.name.as_str(),
+        expires_at: Time = Time(expires_at),
     }
 }

@@ -4,16 +4,17 @@
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ACCEPT, HeaderValue, LOCATION, SET_COOKIE};
 
+use super::sign_in::new_sign_in;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::codes::Code;
 use crate::http::cookies;
 use crate::http::outcome::done_within;
-use crate::http::own_page::{self, Origin};
+use crate::http::own_page::Origin;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::request::RequestOrigin;
-use accounts::auth::{AccountsError, NewSignIn, OpenToken, Proof, ProvidedPerson, ProviderLink, SourceId};
+use accounts::auth::{AccountsError, OpenToken, Proof, ProvidedPerson, ProviderLink, SourceId};
 use accounts::sso::{Begun, Callback, Failure, ReturnPath, SignedIn};
 use domain::{Email, Identifier};
 use events::Cause;
@@ -116,17 +117,12 @@ async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Re
     let finding = async {
         let found = realm.accounts.member_of_provider(person, Cause::system(now)).await;
         found.map_err(|error| match error {
-            AccountsError::MemberExists => Problem::new(Code::SsoNameTaken, Code::SsoNameTaken.meaning()),
+            AccountsError::MemberExists => Problem::from(Code::SsoNameTaken),
             error => error.into(),
         })
     };
     let member = done_within(timeout, LOOK, finding).await?;
-    let new = NewSignIn {
-        proof: Proof::SingleSignOn(source),
-        client: own_page::client(call),
-        replaces: cookies::sign_in_text(call).map(str::to_owned),
-        request: call.id.shared(),
-    };
+    let new = new_sign_in(call, Proof::SingleSignOn(source));
     let open = done_within(timeout, LOOK, realm.accounts.sign_in(&member, new, now)).await?;
     tracing::info!(member = %member.id, name = %member.name, role = %member.role, %provider, "signed in");
     Ok(open)
@@ -149,7 +145,7 @@ fn refused(call: &Call, failure: &Failure, organization: Option<&str>, provider:
         let address = address.map(|address| address.to_string());
         tracing::warn!(bounded = true, organization, provider, address, reason = %failure, "single sign-on failed");
     });
-    Problem::new(code, code.meaning())
+    code.into()
 }
 
 /// The parameters with which the sign-in page can try again.

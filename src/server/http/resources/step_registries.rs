@@ -6,19 +6,16 @@ use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::ETAG;
-use serde::Serialize;
 use serde_json::json;
-use utoipa::ToSchema;
 
 use super::pipelines::HttpCallView;
 use crate::forms::{List, RegistryStepForm, form, texts};
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
-use crate::http::body::{invalid_field, read_form};
+use crate::http::body::read_form;
 use crate::http::call::Call;
-use crate::http::dto::written::{self, Named};
-use crate::http::dto::{InputValueView, Time, Written};
-use crate::http::idempotent::{self, Begun};
+use crate::http::dto::{InputValueView, Named, Time, Written, view, written};
+use crate::http::idempotent;
 use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::{FieldError, Problem};
@@ -27,7 +24,8 @@ use accounts::auth::Permission;
 use ambient::entropy;
 use delivery::git::{RefName, RemoteUrl};
 use delivery::registries::{
-    GitSource, NewRegistry, NewSource, Refusal, Registry, STEPS_MAX, Source, Status, StepKey, Steps, Synced, steps_of,
+    FileFault, GitSource, NewRegistry, NewSource, Refusal, Registry, STEPS_MAX, Source, Status, StepKey, Steps, Synced,
+    steps_of,
 };
 use domain::{Action, Identifier, Input, RegistryId, RegistryStep, VariableName};
 use http1::Response;
@@ -40,15 +38,14 @@ pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let slice = Slice::of(&call.request)?;
     let registries = access.realm.registries.list(&access.caller.organization);
-    let views = slice.part(registries.iter()).map(|registry| view_of(&access, registry)).collect();
-    Ok(paging::slice(&call.request, slice, registries.len() as u64, views))
+    Ok(paging::part(&call.request, slice, &registries, |registry| view_of(&access, registry)))
 }
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     Query::of(&call.request).finish()?;
     let registry = find(&access, &call)?;
-    let render = || Ok(answer::one(StatusCode::OK, view_of(&access, &registry)));
+    let render = || Ok(answer::ok(view_of(&access, &registry)));
     // A running sync does not change the `ETag`, so this is never answered with 304.
     if access.realm.registries.status(&registry) == Status::Syncing {
         return Ok(render()?.with(ETAG, etag(&registry)));
@@ -66,8 +63,8 @@ pub async fn steps(call: Call) -> Answered {
 
 pub async fn create(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageRegistries)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
-    let new = read(body.form()?, &access)?;
+    let (form, pending) = idempotent::begin(&mut call, &mut access).await?;
+    let new = read(form, &access)?;
     let id = RegistryId(entropy::id_seed());
     let limit = time_limit(&access);
     let making = async move {
@@ -94,7 +91,7 @@ pub async fn update(mut call: Call) -> Answered {
         let registries = &access.realm.registries;
         let registry = registries.update(organization, id, new, expected.as_deref(), &initiator, clock).await?;
         log_change(&access, &registry, "step registry changed");
-        let response = answer::one(StatusCode::OK, view_of(&access, &registry));
+        let response = answer::ok(view_of(&access, &registry));
         Ok::<_, Problem>(response.with(ETAG, etag(&registry)))
     };
     Ok(done_in_task(limit, LOOK, updating).await?)
@@ -114,13 +111,12 @@ pub async fn delete(call: Call) -> Answered {
 
 pub async fn sync(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageRegistries)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
-    let ResumeForm {} = body.form()?;
+    let (ResumeForm {}, pending) = idempotent::begin(&mut call, &mut access).await?;
     let id = find(&access, &call)?.id;
     let limit = time_limit(&access);
     let syncing = async move {
         let (organization, initiator, clock) = (&access.caller.organization, access.initiator(), &*access.realm.clock);
-        let render = |synced: &Synced| idempotent::answer(StatusCode::OK, None, SyncView::from(synced));
+        let render = |synced: &Synced| idempotent::answer(StatusCode::OK, None, SyncView::new(synced));
         let keep = idempotent::keep(pending, clock, render);
         let synced = access.realm.registries.sync(organization, id, &initiator, clock, keep).await?;
         log_change(&access, &synced.registry, "step registry synced");
@@ -183,11 +179,11 @@ fn read(form: RegistryForm, access: &Access) -> Result<NewRegistry, Problem> {
 
 fn read_git(form: GitForm, allow_file: bool) -> Result<GitSource, Problem> {
     let GitForm { url, r#ref: reference, credential } = form;
-    let url =
-        RemoteUrl::parse(&url.0, allow_file).map_err(|malformed| invalid_field("git.url", malformed.to_string()))?;
+    let url = RemoteUrl::parse(&url.0, allow_file)
+        .map_err(|malformed| Problem::invalid_field("git.url", malformed.to_string()))?;
     if credential.is_some() && !url.takes_credential() {
         let message = "is only for https URLs: over ssh the server's own key is used";
-        return Err(invalid_field("git.credential", message));
+        return Err(Problem::invalid_field("git.credential", message));
     }
     Ok(GitSource { url, reference, credential, commit: None })
 }
@@ -231,215 +227,145 @@ fn log_change(access: &Access, registry: &Registry, what: &str) {
     tracing::info!(organization = %registry.organization, registry = %registry.id, name = %registry.name, commit, %by, "{what}");
 }
 
-/// Steps that pipelines use by name and version.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = StepRegistry)]
-pub struct RegistryView<'a> {
-    registry_id: written::RegistryId,
-    /// Pipelines refer to it by this name: `uses: "name/step@version"`.
-    #[schema(example = "tools")]
-    name: &'a str,
-    /// Null if the steps came with a request.
-    git: Option<GitView<'a>>,
-    status: written::RegistryStatus,
-    /// The last successful sync.
-    synced_at: Option<Time>,
-    /// Why the last sync failed.
-    #[schema(example = "the repository does not exist, or the credential does not allow reading it")]
-    error: Option<&'a str>,
-    /// The faults of files that made the last sync fail.
-    errors: Vec<FileFaultView<'a>>,
-    /// How many steps it has.
-    #[schema(example = 3)]
-    step_count: usize,
-    /// When it was created.
-    created_at: Time,
-    /// When it last changed.
-    updated_at: Time,
-}
-
-/// The repository of a registry.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = StepRegistryRepository)]
-pub struct GitView<'a> {
-    /// https, ssh, or `file://` if the operator allows it.
-    #[schema(example = "https://git.example/acme/steps.git")]
-    url: &'a str,
-    /// A branch or a tag.
-    #[schema(example = "main")]
-    r#ref: &'a str,
-    /// The commit its steps are from; null before the first successful sync.
-    #[schema(example = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a")]
-    commit: Option<&'a str>,
-    /// The name of the secret with the access token.
-    #[schema(example = "STEPS_TOKEN")]
-    credential: Option<&'a str>,
-}
-
-/// What is wrong with a file of a registry's repository.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = StepFileFault)]
-pub struct FileFaultView<'a> {
-    /// Its path in the repository.
-    #[schema(example = "steps/build.toml")]
-    file: &'a str,
-    /// Where and why.
-    #[schema(example = "line 3: `vesion` is not a known field; did you mean `version`?")]
-    message: &'a str,
-}
-
-impl<'a> RegistryView<'a> {
-    pub fn new(registry: &'a Registry, status: Status) -> Self {
-        let failure = registry.failure.as_deref();
-        let faults = failure.into_iter().flat_map(|failure| &failure.faults);
-        Self {
-            registry_id: Written(registry.id),
-            name: registry.name.as_str(),
-            git: match &registry.source {
-                Source::Inline => None,
-                Source::Git(git) => Some(GitView::from(git)),
-            },
-            status: Named(status),
-            synced_at: registry.synced_at.map(Time),
-            error: failure.map(|failure| failure.message.as_str()),
-            errors: faults.map(|fault| FileFaultView { file: &fault.file, message: &fault.message }).collect(),
-            step_count: registry.steps.len(),
-            created_at: Time(registry.created_at),
-            updated_at: Time(registry.updated_at),
-        }
+view! {
+    /// Steps that pipelines use by name and version.
+    pub struct RegistryView<'a> as StepRegistry of (registry: &'a Registry, status: Status)
+    let failure = registry.failure.as_deref();
+    {
+        registry_id: written::RegistryId = Written(registry.id),
+        /// Pipelines refer to it by this name: `uses: "name/step@version"`.
+        #[schema(example = "tools")]
+        name: &'a str = registry.name.as_str(),
+        /// Null if the steps came with a request.
+        git: Option<GitView<'a>> = match &registry.source {
+            Source::Inline => None,
+            Source::Git(git) => Some(GitView::new(git)),
+        },
+        status: written::RegistryStatus = Named(status),
+        /// The last successful sync.
+        synced_at: Option<Time> = registry.synced_at.map(Time),
+        /// Why the last sync failed.
+        #[schema(example = "the repository does not exist, or the credential does not allow reading it")]
+        error: Option<&'a str> = failure.map(|failure| failure.message.as_str()),
+        /// The faults of files that made the last sync fail.
+        errors: Vec<FileFaultView<'a>> =
+            failure.iter().flat_map(|failure| &failure.faults).map(FileFaultView::new).collect(),
+        /// How many steps it has.
+        #[schema(example = 3)]
+        step_count: usize = registry.steps.len(),
+        /// When it was created.
+        created_at: Time = Time(registry.created_at),
+        /// When it last changed.
+        updated_at: Time = Time(registry.updated_at),
     }
 }
 
-impl<'a> From<&'a GitSource> for GitView<'a> {
-    fn from(git: &'a GitSource) -> Self {
-        Self {
-            url: git.url.as_str(),
-            r#ref: git.reference.as_str(),
-            commit: git.commit.as_ref().map(|commit| commit.as_str()),
-            credential: git.credential.as_ref().map(|name| name.as_str()),
-        }
+view! {
+    /// The repository of a registry.
+    pub struct GitView<'a> as StepRegistryRepository of (git: &'a GitSource) {
+        /// https, ssh, or `file://` if the operator allows it.
+        #[schema(example = "https://git.example/acme/steps.git")]
+        url: &'a str = git.url.as_str(),
+        /// A branch or a tag.
+        #[schema(example = "main")]
+        r#ref: &'a str = git.reference.as_str(),
+        /// The commit its steps are from; null before the first successful sync.
+        #[schema(example = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a")]
+        commit: Option<&'a str> = git.commit.as_ref().map(|commit| commit.as_str()),
+        /// The name of the secret with the access token.
+        #[schema(example = "STEPS_TOKEN")]
+        credential: Option<&'a str> = git.credential.as_ref().map(|name| name.as_str()),
     }
 }
 
-/// It has either `run` or `http`.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = RegistryStep)]
-pub struct RegistryStepView<'a> {
-    /// With its version unique in the registry.
-    #[schema(example = "build")]
-    name: &'a str,
-    /// Any name that tells it from the others.
-    #[schema(example = "1.2.0")]
-    version: &'a str,
-    /// For people.
-    #[schema(example = "Builds the program")]
-    description: &'a str,
-    /// How pipelines refer to it.
-    #[schema(example = "tools/build@1.2.0")]
-    uses: String,
-    /// By their names, which are those of the variables that the step finds them in.
-    #[schema(example = json!({ "TARGET": { "type": "string", "required": false, "default": "all" } }))]
-    inputs: BTreeMap<&'a str, InputView<'a>>,
-    /// A program and its arguments.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Vec<String>, required = false, example = json!(["make", "all"]))]
-    run: Option<&'a [Arc<str>]>,
-    /// A request to make.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = HttpCallView, required = false)]
-    http: Option<HttpCallView<'a>>,
-}
-
-/// An input of a step.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = StepInput)]
-pub struct InputView<'a> {
-    r#type: written::InputKind,
-    /// Whether a pipeline has to give it.
-    #[schema(example = false)]
-    required: bool,
-    /// Its value if a pipeline gives none, or null.
-    #[schema(value_type = Option<InputValueView>)]
-    default: Option<InputValueView<'a>>,
-}
-
-impl<'a> RegistryStepView<'a> {
-    pub fn new(registry: &'a Registry, step: &'a RegistryStep) -> Self {
-        let mut view = Self {
-            name: step.name.as_str(),
-            version: step.version.as_str(),
-            description: step.description.as_str(),
-            uses: format!("{}/{}@{}", registry.name, step.name, step.version),
-            inputs: step.inputs.iter().map(|(name, input)| (name.as_str(), InputView::from(input))).collect(),
-            run: None,
-            http: None,
-        };
-        match &step.action {
-            Action::Run(arguments) => view.run = Some(arguments.as_slice()),
-            Action::Http(call) => view.http = Some(HttpCallView::from(call)),
-            // Registries refuse steps with `uses`.
-            Action::Uses(_) => {}
-        }
-        view
+view! {
+    /// What is wrong with a file of a registry's repository.
+    pub struct FileFaultView<'a> as StepFileFault of (fault: &'a FileFault) {
+        /// Its path in the repository.
+        #[schema(example = "steps/build.toml")]
+        file: &'a str = &fault.file,
+        /// Where and why.
+        #[schema(example = "line 3: `vesion` is not a known field; did you mean `version`?")]
+        message: &'a str = &fault.message,
     }
 }
 
-impl<'a> From<&'a Input> for InputView<'a> {
-    fn from(input: &'a Input) -> Self {
-        Self {
-            r#type: Named(input.kind),
-            required: input.required,
-            default: input.default.as_ref().map(InputValueView::from),
-        }
+view! {
+    /// It has either `run` or `http`.
+    pub struct RegistryStepView<'a> as RegistryStep of (registry: &'a Registry, step: &'a RegistryStep)
+    let (run, http) = match &step.action {
+        Action::Run(arguments) => (Some(arguments.as_slice()), None),
+        Action::Http(call) => (None, Some(HttpCallView::new(call))),
+        // Registries refuse steps with `uses`.
+        Action::Uses(_) => (None, None),
+    };
+    {
+        /// With its version unique in the registry.
+        #[schema(example = "build")]
+        name: &'a str = step.name.as_str(),
+        /// Any name that tells it from the others.
+        #[schema(example = "1.2.0")]
+        version: &'a str = step.version.as_str(),
+        /// For people.
+        #[schema(example = "Builds the program")]
+        description: &'a str = step.description.as_str(),
+        /// How pipelines refer to it.
+        #[schema(example = "tools/build@1.2.0")]
+        uses: String = format!("{}/{}@{}", registry.name, step.name, step.version),
+        /// By their names, which are those of the variables that the step finds them in.
+        #[schema(example = json!({ "TARGET": { "type": "string", "required": false, "default": "all" } }))]
+        inputs: BTreeMap<&'a str, InputView<'a>> =
+            step.inputs.iter().map(|(name, input)| (name.as_str(), InputView::new(input))).collect(),
+        /// A program and its arguments.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = Vec<String>, required = false, example = json!(["make", "all"]))]
+        run: Option<&'a [Arc<str>]>,
+        /// A request to make.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schema(value_type = HttpCallView, required = false)]
+        http: Option<HttpCallView<'a>>,
     }
 }
 
-/// The changes of a sync, each step as `name@version`.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = StepRegistrySync)]
-pub struct SyncView<'a> {
-    registry_id: written::RegistryId,
-    /// The commit its steps are from now.
-    #[schema(example = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a")]
-    commit: Option<&'a str>,
-    /// Null for the first successful sync.
-    #[schema(example = "9b1f3a2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d")]
-    previous_commit: Option<&'a str>,
-    /// Steps that are new.
-    #[schema(example = json!(["build@1.2.0"]))]
-    added: Vec<String>,
-    /// Steps with the same name and version but another content: later deployments run the new one.
-    #[schema(example = json!([]))]
-    changed: Vec<String>,
-    /// Steps that are gone.
-    #[schema(example = json!(["build@1.1.0"]))]
-    removed: Vec<String>,
-    /// How many steps it has now.
-    #[schema(example = 3)]
-    step_count: usize,
-    /// When.
-    synced_at: Option<Time>,
+view! {
+    /// An input of a step.
+    pub struct InputView<'a> as StepInput of (input: &'a Input) {
+        r#type: written::InputKind = Named(input.kind),
+        /// Whether a pipeline has to give it.
+        #[schema(example = false)]
+        required: bool = input.required,
+        /// Its value if a pipeline gives none, or null.
+        #[schema(value_type = Option<InputValueView>)]
+        default: Option<InputValueView<'a>> = input.default.as_ref().map(InputValueView),
+    }
 }
 
-impl<'a> From<&'a Synced> for SyncView<'a> {
-    fn from(synced: &'a Synced) -> Self {
-        let names = |steps: &[StepKey]| steps.iter().map(|(name, version)| format!("{name}@{version}")).collect();
-        let registry = &synced.registry;
-        Self {
-            registry_id: Written(registry.id),
-            commit: registry.commit().map(|commit| commit.as_str()),
-            previous_commit: synced.previous_commit.as_ref().map(|commit| commit.as_str()),
-            added: names(&synced.added),
-            changed: names(&synced.changed),
-            removed: names(&synced.removed),
-            step_count: registry.steps.len(),
-            synced_at: registry.synced_at.map(Time),
-        }
+view! {
+    /// The changes of a sync, each step as `name@version`.
+    pub struct SyncView<'a> as StepRegistrySync of (synced: &'a Synced)
+    let names = |steps: &[StepKey]| steps.iter().map(|(name, version)| format!("{name}@{version}")).collect();
+    let registry = &synced.registry;
+    {
+        registry_id: written::RegistryId = Written(registry.id),
+        /// The commit its steps are from now.
+        #[schema(example = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a")]
+        commit: Option<&'a str> = registry.commit().map(|commit| commit.as_str()),
+        /// Null for the first successful sync.
+        #[schema(example = "9b1f3a2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d")]
+        previous_commit: Option<&'a str> = synced.previous_commit.as_ref().map(|commit| commit.as_str()),
+        /// Steps that are new.
+        #[schema(example = json!(["build@1.2.0"]))]
+        added: Vec<String> = names(&synced.added),
+        /// Steps with the same name and version but another content: later deployments run the new one.
+        #[schema(example = json!([]))]
+        changed: Vec<String> = names(&synced.changed),
+        /// Steps that are gone.
+        #[schema(example = json!(["build@1.1.0"]))]
+        removed: Vec<String> = names(&synced.removed),
+        /// How many steps it has now.
+        #[schema(example = 3)]
+        step_count: usize = registry.steps.len(),
+        /// When.
+        synced_at: Option<Time> = registry.synced_at.map(Time),
     }
 }

@@ -200,7 +200,7 @@ fn not_exchanged(call: &Call, error: AccountsError) -> Problem {
 }
 
 fn invalid_grant() -> Problem {
-    oauth(Problem::new(Code::InvalidGrant, Code::InvalidGrant.meaning()))
+    oauth(Problem::from(Code::InvalidGrant))
 }
 
 /// Adds the `error` member, which OAuth clients expect.

@@ -2,17 +2,15 @@
 //! the response that created it.
 
 use actix_web::http::StatusCode;
-use serde::Serialize;
 use serde_json::json;
-use utoipa::ToSchema;
 
 use crate::forms::{Name, form, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
-use crate::http::body::invalid_field;
 use crate::http::call::Call;
-use crate::http::dto::{Time, Written, written};
-use crate::http::idempotent::{self, Begun};
+use crate::http::codes::Code;
+use crate::http::dto::{Time, Written, view, written};
+use crate::http::idempotent;
 use crate::http::outcome::{done_in_task, done_within, read_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
@@ -20,7 +18,7 @@ use accounts::auth::{AccountsError, NewToken, OpenToken, Permission, Token};
 use domain::{Identifier, Malformed, Timestamp, TokenId, UserId};
 use events::Cause;
 use http1::Response;
-use locks::idempotency::Pending;
+use locks::idempotency::{Pending, StoredAnswer};
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "list the tokens";
@@ -54,7 +52,7 @@ texts! {
 }
 
 fn no_member(field: &str) -> Problem {
-    invalid_field(field, "must be a member of this organization")
+    Problem::invalid_field(field, "must be a member of this organization")
 }
 
 pub async fn list(call: Call) -> Answered {
@@ -69,19 +67,18 @@ pub async fn list(call: Call) -> Answered {
     if mine || !access.may(Permission::ManageTokens) {
         list.tokens.retain(|token| token.user == access.caller.person.id);
     }
-    let shown = slice.part(list.tokens.iter());
-    let views =
-        shown.map(|token| TokenView::new(token, |user| list.name_of(user).map(Identifier::to_string))).collect();
-    Ok(paging::slice(&call.request, slice, list.tokens.len() as u64, views))
+    Ok(paging::part(&call.request, slice, &list.tokens, |token| {
+        TokenView::new(token, |user| list.name_of(user).map(Identifier::to_string))
+    }))
 }
 
 /// A token has the permissions of its user: the caller, or the member that `userId` or `user` names.
 pub async fn create(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::Read)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
+    let (form, pending) = idempotent::begin(&mut call, &mut access).await?;
+    let TokenForm { name, user, user_id, expires_at } = form;
     let now = (access.realm.clock)();
     let (accounts, organization) = (&access.realm.accounts, &access.caller.organization);
-    let TokenForm { name, user, user_id, expires_at } = body.form()?;
     let names_caller = user_id.is_none_or(|id| id == access.caller.person.id)
         && user.as_ref().is_none_or(|MemberName(name)| **name == *access.caller.person.name);
     if !names_caller {
@@ -89,10 +86,10 @@ pub async fn create(mut call: Call) -> Answered {
     }
     let expires_at = expires_at.map(|Expiry(time)| time);
     if expires_at.is_some_and(|time| time <= now) {
-        return Err(invalid_field("expiresAt", "must be in the future").into());
+        return Err(Problem::invalid_field("expiresAt", "must be in the future").into());
     }
     let user = match (user_id, user) {
-        (Some(_), Some(_)) => return Err(invalid_field("user", "must be left out if userId is given").into()),
+        (Some(_), Some(_)) => return Err(Problem::invalid_field("user", "must be left out if userId is given").into()),
         (Some(id), None) => accounts.member(organization, id).ok_or_else(|| no_member("userId"))?.id,
         (None, Some(MemberName(name))) => {
             accounts.member_named(organization, &name).ok_or_else(|| no_member("user"))?.id
@@ -102,42 +99,27 @@ pub async fn create(mut call: Call) -> Answered {
     let new = NewToken { organization: organization.clone(), user, name: name.0.to_string(), expires_at };
     let open = done_in_task(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
     tracing::info!(token = %open.token.id, by = %access.caller.person.name, "token created");
-    let view = TokenWithSecret::new(&open, |user| access.user_name(user));
-    Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&open.token)), view)))
+    Ok(idempotent::response(created(&access, &open.token, Some(open.text.reveal()))))
 }
 
 async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Timestamp) -> Result<OpenToken, Problem> {
-    let keep = idempotent::keep(
-        pending,
-        || now,
-        |token: &Token| {
-            let view = KeptTokenView { view: TokenView::new(token, |user| access.user_name(user)), token: None };
-            idempotent::answer(StatusCode::CREATED, Some(url(token)), view)
-        },
-    );
+    let keep = idempotent::keep(pending, || now, |token: &Token| created(&access, token, None));
     let made = access.realm.accounts.create_token(new, Cause::by(&access.initiator(), now), keep).await;
     // The member may have been removed after the fields were checked.
     made.map_err(|error| if matches!(error, AccountsError::MemberNotFound) { no_member("user") } else { error.into() })
 }
 
-fn url(token: &Token) -> String {
-    format!("/api/v1/organizations/{}/tokens/{}", token.organization, token.id)
-}
-
-/// The response to a retry of the request that created a token.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct KeptTokenView<'a> {
-    #[serde(flatten)]
-    view: TokenView<'a>,
-    /// Always null: only the first response contained the token, which is not stored.
-    token: Option<String>,
+/// The text is not stored, so a retry does not get it.
+fn created(access: &Access, token: &Token, text: Option<&str>) -> StoredAnswer {
+    let url = format!("/api/v1/organizations/{}/tokens/{}", token.organization, token.id);
+    let view = TokenWithSecret::new(TokenView::new(token, |user| access.user_name(user)), text);
+    idempotent::answer(StatusCode::CREATED, Some(url), view)
 }
 
 pub async fn revoke(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     Query::of(&call.request).finish()?;
-    let id: TokenId = call.segment("tokenId").parse().map_err(|_| AccountsError::TokenNotFound)?;
+    let id: TokenId = call.id("tokenId", Code::TokenNotFound)?;
     let initiator = access.initiator();
     let cause = Cause::by(&initiator, (access.realm.clock)());
     let only_of = (!access.may(Permission::ManageTokens)).then_some(access.caller.person.id);
@@ -160,71 +142,48 @@ fn parse_expiry(text: &str) -> Result<Expiry, Malformed> {
     Ok(Expiry(Timestamp::from_millis(time.as_millisecond())))
 }
 
-/// An API token, without its text.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Token)]
-pub struct TokenView<'a> {
-    token_id: written::TokenId,
-    /// What it is for.
-    #[schema(example = "ci")]
-    name: &'a str,
-    /// The member whose permissions it has.
-    user: TokenUser,
-    /// The member who created it.
-    created_by: TokenUser,
-    /// The end of its text, to recognise it by.
-    #[schema(example = "x7Qd")]
-    last_four: &'a str,
-    /// When it was created.
-    created_at: Time,
-    /// When it stops working; null: never by itself.
-    expires_at: Option<Time>,
-    /// When it was last used, to about a minute; null: never.
-    last_used_at: Option<Time>,
-}
-
-/// A present or former member; the name of a former one is null.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct TokenUser {
-    user_id: written::UserId,
-    /// Null for a former member.
-    #[schema(example = "ana")]
-    name: Option<String>,
-}
-
-/// A new token, with its text.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = NewToken)]
-pub struct TokenWithSecret<'a> {
-    #[serde(flatten)]
-    view: TokenView<'a>,
-    /// The token itself. It is not shown again: a retry with the same `Idempotency-Key` gets null.
-    #[schema(value_type = Option<String>, example = "lk_3mZ0QhV7tYw2Rk9JxUa4SbLc8PdEfN1o5GqB")]
-    token: &'a str,
-}
-
-impl<'a> TokenView<'a> {
-    /// `name_of` finds the names of current members.
-    pub fn new(token: &'a Token, name_of: impl Fn(UserId) -> Option<String>) -> Self {
-        let person = |id| TokenUser { user_id: Written(id), name: name_of(id) };
-        Self {
-            token_id: Written(token.id),
-            name: &token.name,
-            user: person(token.user),
-            created_by: person(token.created_by),
-            last_four: &token.last_four,
-            created_at: Time(token.created_at),
-            expires_at: token.expires_at.map(Time),
-            last_used_at: token.last_used_at().map(Time),
-        }
+view! {
+    /// An API token, without its text.
+    pub struct TokenView<'a> as Token of (token: &'a Token, name_of: impl Fn(UserId) -> Option<String>)
+    let person = |id| TokenUser::new(id, name_of(id));
+    {
+        token_id: written::TokenId = Written(token.id),
+        /// What it is for.
+        #[schema(example = "ci")]
+        name: &'a str = &token.name,
+        /// The member whose permissions it has.
+        user: TokenUser = person(token.user),
+        /// The member who created it.
+        created_by: TokenUser = person(token.created_by),
+        /// The end of its text, to recognise it by.
+        #[schema(example = "x7Qd")]
+        last_four: &'a str = &token.last_four,
+        /// When it was created.
+        created_at: Time = Time(token.created_at),
+        /// When it stops working; null: never by itself.
+        expires_at: Option<Time> = token.expires_at.map(Time),
+        /// When it was last used, to about a minute; null: never.
+        last_used_at: Option<Time> = token.last_used_at().map(Time),
     }
 }
 
-impl<'a> TokenWithSecret<'a> {
-    pub fn new(open: &'a OpenToken, name_of: impl Fn(UserId) -> Option<String>) -> Self {
-        Self { view: TokenView::new(&open.token, name_of), token: open.text.reveal() }
+view! {
+    /// A present or former member; the name of a former one is null.
+    pub struct TokenUser of (id: UserId, name: Option<String>) {
+        user_id: written::UserId = Written(id),
+        /// Null for a former member.
+        #[schema(example = "ana")]
+        name: Option<String>,
+    }
+}
+
+view! {
+    /// A new token, with its text.
+    pub struct TokenWithSecret<'a> as NewToken of (view: TokenView<'a>, token: Option<&'a str>) {
+        #[serde(flatten)]
+        view: TokenView<'a>,
+        /// The token itself. It is not shown again: a retry with the same `Idempotency-Key` gets null.
+        #[schema(example = "lk_3mZ0QhV7tYw2Rk9JxUa4SbLc8PdEfN1o5GqB")]
+        token: Option<&'a str>,
     }
 }

@@ -1,13 +1,9 @@
 //! How busy the environments of an organization were, how long people waited, and who held environments longest.
 
-use actix_web::http::StatusCode;
-use serde::Serialize;
-use utoipa::ToSchema;
-
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
 use crate::http::call::Call;
-use crate::http::dto::{Time, UserView};
+use crate::http::dto::{Time, UserView, view};
 use crate::http::paging::{Query, moment};
 use accounts::auth::Permission;
 use domain::{EnvironmentUse, HolderUse, Identifier, Period, PipelineKey, Timestamp, Waits};
@@ -28,7 +24,7 @@ pub async fn view(call: Call) -> Answered {
     let keys: Vec<_> = pipelines.iter().map(|pipeline| pipeline.key.clone()).filter(is_wanted).collect();
     let environments = access.realm.environments.clone();
     let found = access.read_list(move || environments.utilisation(&keys, period)).await?;
-    Ok(answer::one(StatusCode::OK, UtilisationView::from(&found)))
+    Ok(answer::ok(UtilisationView::new(&found)))
 }
 
 /// Defaults to the last day. The period ends at the present at the latest.
@@ -46,147 +42,97 @@ fn take_period(query: &mut Query, now: Timestamp) -> Period {
 
 /// How many holders a report names.
 const HOLDERS_MAX: usize = 20;
+/// Rounds to hundredths of a percent.
+const BUSY_STEPS: f64 = 10_000.0;
 
-/// How environments were used during a period.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Utilisation)]
-pub struct UtilisationView<'a> {
-    /// When the period begins.
-    from: Time,
-    /// When it ends.
-    to: Time,
-    /// How long each bucket is; the first begins with the period, the last may be shorter.
-    #[schema(example = 3600)]
-    bucket_seconds: i64,
-    /// All environments, those that nobody used too, by pipeline and name.
-    environments: Vec<EnvironmentUseView<'a>>,
-    /// The waits of all environments together, by the bucket in which they ended.
-    waits_per_bucket: Vec<WaitsView>,
-    /// The members who held longest in all, at most 20, longest first.
-    holders: Vec<HolderUseView<'a>>,
-    /// Whether there is more than one report reads, so that its figures are too low: ask for one pipeline, or a shorter
-    /// period.
-    #[schema(example = false)]
-    truncated: bool,
-}
-
-/// How one environment was used.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = EnvironmentUse)]
-pub struct EnvironmentUseView<'a> {
-    /// Its pipeline.
-    #[schema(example = "web")]
-    pipeline_id: &'a str,
-    /// Unique in its pipeline.
-    #[schema(example = "review-1")]
-    env_name: &'a str,
-    /// How many sessions had the lock during the period.
-    #[schema(example = 12)]
-    sessions: u64,
-    /// How long it was locked in all.
-    #[schema(example = 17280)]
-    locked_seconds: i64,
-    /// The part of the period that it was locked, from 0 to 1.
-    #[schema(example = 0.2)]
-    busy: f64,
-    /// How long those waited who had to.
-    waits: WaitsView,
-    /// How long it was locked in each bucket.
-    #[schema(example = json!([3600, 0, 1800]))]
-    busy_seconds_per_bucket: Vec<i64>,
-}
-
-/// How long sessions waited for the lock that they got during the period. A wait of less than a second is none; who
-/// left without the lock does not count.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Waits)]
-pub struct WaitsView {
-    /// How many had to wait.
-    #[schema(example = 4)]
-    count: usize,
-    /// Half of them waited no longer; null if nobody did.
-    #[schema(example = 95)]
-    median_seconds: Option<i64>,
-    /// Nine of ten waited no longer; null if nobody did.
-    #[schema(example = 310)]
-    p90_seconds: Option<i64>,
-    /// The longest wait; null if nobody did.
-    #[schema(example = 420)]
-    max_seconds: Option<i64>,
-}
-
-/// How long a member held environments.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = HolderUse)]
-pub struct HolderUseView<'a> {
-    user: UserView<'a>,
-    /// How many sessions of theirs had the lock during the period.
-    #[schema(example = 7)]
-    sessions: u64,
-    /// How long they held environments in all; of two at once, both count.
-    #[schema(example = 9300)]
-    locked_seconds: i64,
-    /// Their longest time with one lock, within the period.
-    #[schema(example = 3600)]
-    longest_seconds: i64,
-}
-
-impl<'a> From<&'a UtilisationFound> for UtilisationView<'a> {
-    fn from(found: &'a UtilisationFound) -> Self {
-        let UtilisationFound { utilisation, truncated } = found;
-        let millis = utilisation.period.millis();
-        Self {
-            from: Time(utilisation.period.from),
-            to: Time(utilisation.period.to),
-            bucket_seconds: utilisation.bucket_millis / 1_000,
-            environments: utilisation.environments.iter().map(|used| EnvironmentUseView::new(used, millis)).collect(),
-            waits_per_bucket: utilisation.waits_per_bucket().map(WaitsView::from).collect(),
-            holders: utilisation.holders(HOLDERS_MAX).into_iter().map(HolderUseView::from).collect(),
-            truncated: *truncated,
-        }
+view! {
+    /// How environments were used during a period.
+    pub struct UtilisationView<'a> as Utilisation of (found: &'a UtilisationFound)
+    let UtilisationFound { utilisation, truncated } = found;
+    let millis = utilisation.period.millis();
+    {
+        /// When the period begins.
+        from: Time = Time(utilisation.period.from),
+        /// When it ends.
+        to: Time = Time(utilisation.period.to),
+        /// How long each bucket is; the first begins with the period, the last may be shorter.
+        #[schema(example = 3600)]
+        bucket_seconds: i64 = utilisation.bucket_millis / 1_000,
+        /// All environments, those that nobody used too, by pipeline and name.
+        environments: Vec<EnvironmentUseView<'a>> =
+            utilisation.environments.iter().map(|used| EnvironmentUseView::new(used, millis)).collect(),
+        /// The waits of all environments together, by the bucket in which they ended.
+        waits_per_bucket: Vec<WaitsView> = utilisation.waits_per_bucket().map(WaitsView::new).collect(),
+        /// The members who held longest in all, at most 20, longest first.
+        holders: Vec<HolderUseView<'a>> =
+            utilisation.holders(HOLDERS_MAX).into_iter().map(HolderUseView::new).collect(),
+        /// Whether there is more than one report reads, so that its figures are too low: ask for one pipeline, or a
+        /// shorter period.
+        #[schema(example = false)]
+        truncated: bool = *truncated,
     }
 }
 
-impl<'a> EnvironmentUseView<'a> {
-    fn new(used: &'a EnvironmentUse, period_millis: i64) -> Self {
-        /// Rounds to hundredths of a percent.
-        const STEPS: f64 = 10_000.0;
-        let busy = used.locked_millis as f64 / period_millis.max(1) as f64;
-        Self {
-            pipeline_id: used.key.pipeline.pipeline.as_str(),
-            env_name: used.key.name.as_str(),
-            sessions: used.sessions,
-            locked_seconds: seconds(used.locked_millis),
-            busy: (busy.min(1.0) * STEPS).round() / STEPS,
-            waits: WaitsView::from(used.waits()),
-            busy_seconds_per_bucket: used.locked_millis_per_bucket.iter().copied().map(seconds).collect(),
-        }
+view! {
+    /// How one environment was used.
+    pub struct EnvironmentUseView<'a> as EnvironmentUse of (used: &'a EnvironmentUse, period_millis: i64)
+    let busy = used.locked_millis as f64 / period_millis.max(1) as f64;
+    {
+        /// Its pipeline.
+        #[schema(example = "web")]
+        pipeline_id: &'a str = used.key.pipeline.pipeline.as_str(),
+        /// Unique in its pipeline.
+        #[schema(example = "review-1")]
+        env_name: &'a str = used.key.name.as_str(),
+        /// How many sessions had the lock during the period.
+        #[schema(example = 12)]
+        sessions: u64 = used.sessions,
+        /// How long it was locked in all.
+        #[schema(example = 17280)]
+        locked_seconds: i64 = seconds(used.locked_millis),
+        /// The part of the period that it was locked, from 0 to 1.
+        #[schema(example = 0.2)]
+        busy: f64 = (busy.min(1.0) * BUSY_STEPS).round() / BUSY_STEPS,
+        /// How long those waited who had to.
+        waits: WaitsView = WaitsView::new(used.waits()),
+        /// How long it was locked in each bucket.
+        #[schema(example = json!([3600, 0, 1800]))]
+        busy_seconds_per_bucket: Vec<i64> = used.locked_millis_per_bucket.iter().copied().map(seconds).collect(),
     }
 }
 
-impl From<Waits> for WaitsView {
-    fn from(waits: Waits) -> Self {
-        Self {
-            count: waits.count,
-            median_seconds: waits.median_millis.map(seconds),
-            p90_seconds: waits.p90_millis.map(seconds),
-            max_seconds: waits.max_millis.map(seconds),
-        }
+view! {
+    /// How long sessions waited for the lock that they got during the period. A wait of less than a second is none; who
+    /// left without the lock does not count.
+    pub struct WaitsView as Waits of (waits: Waits) {
+        /// How many had to wait.
+        #[schema(example = 4)]
+        count: usize = waits.count,
+        /// Half of them waited no longer; null if nobody did.
+        #[schema(example = 95)]
+        median_seconds: Option<i64> = waits.median_millis.map(seconds),
+        /// Nine of ten waited no longer; null if nobody did.
+        #[schema(example = 310)]
+        p90_seconds: Option<i64> = waits.p90_millis.map(seconds),
+        /// The longest wait; null if nobody did.
+        #[schema(example = 420)]
+        max_seconds: Option<i64> = waits.max_millis.map(seconds),
     }
 }
 
-impl<'a> From<&'a HolderUse> for HolderUseView<'a> {
-    fn from(holder: &'a HolderUse) -> Self {
-        Self {
-            user: UserView::from(&holder.user),
-            sessions: holder.sessions,
-            locked_seconds: seconds(holder.locked_millis),
-            longest_seconds: seconds(holder.longest_millis),
-        }
+view! {
+    /// How long a member held environments.
+    pub struct HolderUseView<'a> as HolderUse of (holder: &'a HolderUse) {
+        user: UserView<'a> = UserView::new(&holder.user),
+        /// How many sessions of theirs had the lock during the period.
+        #[schema(example = 7)]
+        sessions: u64 = holder.sessions,
+        /// How long they held environments in all; of two at once, both count.
+        #[schema(example = 9300)]
+        locked_seconds: i64 = seconds(holder.locked_millis),
+        /// Their longest time with one lock, within the period.
+        #[schema(example = 3600)]
+        longest_seconds: i64 = seconds(holder.longest_millis),
     }
 }
 

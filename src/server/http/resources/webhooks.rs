@@ -17,13 +17,12 @@ use crate::http::access::Access;
 use crate::http::answer::{self, Answered, written};
 use crate::http::body::read_form;
 use crate::http::call::Call;
-use crate::http::dto::written::{self, Named};
-use crate::http::dto::{EventView, Text, Time, Written};
-use crate::http::idempotent::{self, Begun};
+use crate::http::codes::Code;
+use crate::http::dto::{EventView, Named, Text, Time, Written, view, written};
+use crate::http::idempotent;
 use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
-use crate::http::refusals;
 use accounts::auth::Permission;
 use domain::nearest::did_you_mean;
 use domain::{DeliveryId, Description, Timestamp, WebhookId};
@@ -130,21 +129,20 @@ pub async fn list(call: Call) -> Answered {
     let slice = Slice::of(&call.request)?;
     let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
     let found = access.read_list(move || webhooks.list(&organization)).await?;
-    let shown = slice.part(found.iter()).map(WebhookView::from).collect();
-    Ok(paging::slice(&call.request, slice, found.len() as u64, shown))
+    Ok(paging::part(&call.request, slice, &found, WebhookView::new))
 }
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     Query::of(&call.request).finish()?;
     let shown = access.realm.webhooks.get(&access.caller.organization, webhook_id(&call)?)?;
-    Ok(answer::one(StatusCode::OK, WebhookView::from(&shown)))
+    Ok(answer::ok(WebhookView::new(&shown)))
 }
 
 pub async fn create(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageWebhooks)?;
-    let Begun { body, pending } = idempotent::begin_secret(&mut call, &mut access).await?;
-    let WebhookForm { url: target, events, description, enabled, secret } = body.form()?;
+    let (WebhookForm { url: target, events, description, enabled, secret }, pending) =
+        idempotent::begin_secret(&mut call, &mut access).await?;
     let secret = secret.unwrap_or_else(WebhookSecret::generate);
     let new = NewWebhook {
         target,
@@ -157,13 +155,13 @@ pub async fn create(mut call: Call) -> Answered {
     // A retry gets no secret, which is stored only in sealed form.
     let making = async move {
         let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
-            idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), RedactedWebhook::from(shown))
+            idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), OpenWebhookView::new(shown, None))
         });
         own.realm.webhooks.create(&own.caller.organization, new, &own.initiator(), keep).await
     };
     let shown = done_in_task(access.node.answer_timeout, LOOK, making).await?;
     log_change(&access, &shown, "webhook created");
-    let made = OpenWebhookView::new(&shown, &secret);
+    let made = OpenWebhookView::new(&shown, Some(&secret));
     Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&access, &shown)), made)))
 }
 
@@ -177,7 +175,7 @@ pub async fn update(mut call: Call) -> Answered {
     let updating = access.realm.webhooks.update(&access.caller.organization, id, change, &initiator);
     let shown = done_within(access.node.answer_timeout, LOOK, updating).await?;
     log_change(&access, &shown, "webhook changed");
-    Ok(answer::one(StatusCode::OK, WebhookView::from(&shown)))
+    Ok(answer::ok(WebhookView::new(&shown)))
 }
 
 pub async fn delete(call: Call) -> Answered {
@@ -194,33 +192,32 @@ pub async fn delete(call: Call) -> Answered {
 pub async fn rotate_secret(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageWebhooks)?;
     let id = webhook_id(&call)?;
-    let Begun { body, pending } = idempotent::begin_secret(&mut call, &mut access).await?;
-    let WebhookSecretForm { grace_seconds, secret } = body.form()?;
+    let (WebhookSecretForm { grace_seconds, secret }, pending) =
+        idempotent::begin_secret(&mut call, &mut access).await?;
     let secret = secret.unwrap_or_else(WebhookSecret::generate);
     let grace = grace_seconds.map_or(GRACE_DEFAULT_SECONDS, GraceSeconds::u64);
     let (grace, given, own) = (Duration::from_secs(grace), secret.clone(), access.clone());
     let rotating = async move {
         let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
-            idempotent::answer(StatusCode::OK, None, RedactedWebhook::from(shown))
+            idempotent::answer(StatusCode::OK, None, OpenWebhookView::new(shown, None))
         });
         let organization = &own.caller.organization;
         own.realm.webhooks.rotate_secret(organization, id, &given, grace, &own.initiator(), keep).await
     };
     let shown = done_in_task(access.node.answer_timeout, LOOK, rotating).await?;
     log_change(&access, &shown, "webhook secret rotated");
-    Ok(idempotent::response(idempotent::answer(StatusCode::OK, None, OpenWebhookView::new(&shown, &secret))))
+    Ok(idempotent::response(idempotent::answer(StatusCode::OK, None, OpenWebhookView::new(&shown, Some(&secret)))))
 }
 
 /// Sends a test event now and responds with the attempt.
 pub async fn test(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageWebhooks)?;
     let id = webhook_id(&call)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
-    let WebhookActionForm {} = body.form()?;
+    let (WebhookActionForm {}, pending) = idempotent::begin(&mut call, &mut access).await?;
     let testing = actix_web::rt::spawn(async move {
         let now = (access.realm.clock)();
         let attempt = access.realm.webhooks.test(&access.caller.organization, id, webhook_test_body(id, now)).await?;
-        let answer = idempotent::answer(StatusCode::OK, None, AttemptView::from(&attempt));
+        let answer = idempotent::answer(StatusCode::OK, None, AttemptView::new(&attempt));
         if let Some(pending) = pending {
             let mut batch = Batch::default();
             let _held = pending.keep(&mut batch, &answer, (access.realm.clock)());
@@ -241,8 +238,7 @@ pub async fn deliveries(call: Call) -> Answered {
     query.finish()?;
     let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
     let found = access.read_list(move || webhooks.deliveries(&organization, id, status)).await?;
-    let shown = slice.part(found.iter()).map(DeliveryView::from).collect();
-    Ok(paging::slice(&call.request, slice, found.len() as u64, shown))
+    Ok(paging::part(&call.request, slice, &found, DeliveryView::new))
 }
 
 pub async fn delivery(call: Call) -> Answered {
@@ -250,16 +246,15 @@ pub async fn delivery(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let (id, delivery) = (webhook_id(&call)?, delivery_id(&call)?);
     let found = access.realm.webhooks.delivery(&access.caller.organization, id, delivery)?;
-    Ok(answer::one(StatusCode::OK, DeliveryView::from(&found)))
+    Ok(answer::ok(DeliveryView::new(&found)))
 }
 
 pub async fn redeliver(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageWebhooks)?;
     let (id, delivery) = (webhook_id(&call)?, delivery_id(&call)?);
-    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
-    let WebhookActionForm {} = body.form()?;
+    let (WebhookActionForm {}, pending) = idempotent::begin(&mut call, &mut access).await?;
     let now = (access.realm.clock)();
-    let rendered = |delivery: &Delivery| idempotent::answer(StatusCode::ACCEPTED, None, DeliveryView::from(delivery));
+    let rendered = |delivery: &Delivery| idempotent::answer(StatusCode::ACCEPTED, None, DeliveryView::new(delivery));
     let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
     let keep = idempotent::keep(pending, move || now, rendered);
     let redelivering = async move { webhooks.redeliver(&organization, id, delivery, keep).await };
@@ -269,11 +264,11 @@ pub async fn redeliver(mut call: Call) -> Answered {
 }
 
 fn webhook_id(call: &Call) -> Result<WebhookId, Problem> {
-    call.segment("webhookId").parse().map_err(|_| refusals::webhook_not_found())
+    call.id("webhookId", Code::WebhookNotFound)
 }
 
 fn delivery_id(call: &Call) -> Result<DeliveryId, Problem> {
-    call.segment("deliveryId").parse().map_err(|_| refusals::delivery_not_found())
+    call.id("deliveryId", Code::DeliveryNotFound)
 }
 
 fn url(access: &Access, shown: &WebhookState) -> String {
@@ -285,195 +280,112 @@ fn log_change(access: &Access, shown: &WebhookState, what: &str) {
     tracing::info!(webhook = %shown.webhook.id, host, %by, "{what}");
 }
 
-/// Where events are sent.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Webhook)]
-pub struct WebhookView<'a> {
-    webhook_id: written::WebhookId,
-    /// http or https.
-    #[schema(example = "https://ci.example.com/hooks/lockkeeper")]
-    url: &'a str,
-    /// Which events it gets. Empty: all.
-    #[schema(value_type = Vec<EventFilter>)]
-    events: Vec<Text<Filter>>,
-    /// For people.
-    #[schema(example = "The build server")]
-    description: &'a str,
-    /// Whether events are sent.
-    #[schema(example = true)]
-    enabled: bool,
-    /// Why it is disabled: by a member, because its receiver answered 410, or because it kept failing.
-    #[schema(example = "its receiver answered 410 Gone")]
-    disabled_reason: Option<&'static str>,
-    /// Since when it is disabled, or null.
-    disabled_at: Option<Time>,
-    /// When attempts began to fail; null if the last one arrived.
-    failing_since: Option<Time>,
-    /// Deliveries that have neither arrived nor been given up.
-    #[schema(example = 0)]
-    pending_deliveries: u32,
-    /// Events that had expired before they were sent.
-    #[schema(example = 0)]
-    missed_events: u64,
-    /// When the previous secret stops signing too.
-    previous_secret_expires_at: Option<Time>,
-    /// When it was created.
-    created_at: Time,
-    /// When it last changed.
-    updated_at: Time,
-    /// The last attempt to deliver something.
-    last_delivery: Option<LastDeliveryView>,
-}
-
-/// The last attempt of a webhook to deliver something.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = LastDelivery)]
-pub struct LastDeliveryView {
-    delivery_id: written::DeliveryId,
-    r#type: written::EventType,
-    status: written::DeliveryStatus,
-    /// The status of the response; null if there was none.
-    #[schema(example = 200)]
-    status_code: Option<u16>,
-    /// When.
-    at: Time,
-}
-
-/// A webhook with its new secret.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = NewWebhook)]
-pub struct OpenWebhookView<'a> {
-    #[serde(flatten)]
-    view: WebhookView<'a>,
-    /// Signs the deliveries. It is not shown again: a retry with the same `Idempotency-Key` gets null; if the first
-    /// answer was lost, rotate it.
-    #[schema(value_type = Option<String>, example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
-    secret: &'a str,
-}
-
-/// A new webhook or secret in the form that is stored for retries.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RedactedWebhook<'a> {
-    #[serde(flatten)]
-    view: WebhookView<'a>,
-    /// Always null: only the first response contained the secret.
-    secret: Option<String>,
-}
-
-/// One event for one webhook.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = Delivery)]
-pub struct DeliveryView<'a> {
-    delivery_id: written::DeliveryId,
-    /// Sent as `webhook-id`, the same on every attempt.
-    event_id: written::EventId,
-    r#type: written::EventType,
-    status: written::DeliveryStatus,
-    /// The newest 20, oldest first.
-    attempts: Vec<AttemptView<'a>>,
-    /// Null once it has arrived or has been given up.
-    next_attempt_at: Option<Time>,
-    /// When the event was recorded for it.
-    created_at: Time,
-}
-
-/// One attempt to deliver something.
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(as = DeliveryAttempt)]
-pub struct AttemptView<'a> {
-    /// When it began.
-    at: Time,
-    /// How long it took.
-    #[schema(example = 12)]
-    duration_ms: u32,
-    /// The status of the response; null if there was none.
-    #[schema(example = 200)]
-    status_code: Option<u16>,
-    /// Why the attempt failed; null if it did not.
-    #[schema(example = "the receiver answered 503")]
-    error: Option<&'a str>,
-    /// The start of the response body, at most 1 KiB.
-    #[schema(example = "ok")]
-    response_excerpt: &'a str,
-}
-
-impl<'a> From<&'a WebhookState> for WebhookView<'a> {
-    fn from(WebhookState { webhook, progress }: &'a WebhookState) -> Self {
-        Self {
-            webhook_id: Written(webhook.id),
-            url: webhook.target.as_str(),
-            events: webhook.filters.iter().copied().map(Text).collect(),
-            description: webhook.description.as_str(),
-            enabled: webhook.is_enabled(),
-            disabled_reason: webhook.disabled.map(|disabled| disabled.why.reason()),
-            disabled_at: webhook.disabled.map(|disabled| Time(disabled.at)),
-            failing_since: progress.failing_since.map(Time),
-            pending_deliveries: progress.pending,
-            missed_events: progress.missed,
-            previous_secret_expires_at: webhook.previous.map(|previous| Time(previous.until)),
-            created_at: Time(webhook.created_at),
-            updated_at: Time(webhook.updated_at),
-            last_delivery: progress.last.as_ref().map(LastDeliveryView::from),
-        }
+view! {
+    /// Where events are sent.
+    pub struct WebhookView<'a> as Webhook of (shown: &'a WebhookState)
+    let WebhookState { webhook, progress } = shown;
+    {
+        webhook_id: written::WebhookId = Written(webhook.id),
+        /// http or https.
+        #[schema(example = "https://ci.example.com/hooks/lockkeeper")]
+        url: &'a str = webhook.target.as_str(),
+        /// Which events it gets. Empty: all.
+        #[schema(value_type = Vec<EventFilter>)]
+        events: Vec<Text<Filter>> = webhook.filters.iter().copied().map(Text).collect(),
+        /// For people.
+        #[schema(example = "The build server")]
+        description: &'a str = webhook.description.as_str(),
+        /// Whether events are sent.
+        #[schema(example = true)]
+        enabled: bool = webhook.is_enabled(),
+        /// Why it is disabled: by a member, because its receiver answered 410, or because it kept failing.
+        #[schema(example = "its receiver answered 410 Gone")]
+        disabled_reason: Option<&'static str> = webhook.disabled.map(|disabled| disabled.why.reason()),
+        /// Since when it is disabled, or null.
+        disabled_at: Option<Time> = webhook.disabled.map(|disabled| Time(disabled.at)),
+        /// When attempts began to fail; null if the last one arrived.
+        failing_since: Option<Time> = progress.failing_since.map(Time),
+        /// Deliveries that have neither arrived nor been given up.
+        #[schema(example = 0)]
+        pending_deliveries: u32 = progress.pending,
+        /// Events that had expired before they were sent.
+        #[schema(example = 0)]
+        missed_events: u64 = progress.missed,
+        /// When the previous secret stops signing too.
+        previous_secret_expires_at: Option<Time> = webhook.previous.map(|previous| Time(previous.until)),
+        /// When it was created.
+        created_at: Time = Time(webhook.created_at),
+        /// When it last changed.
+        updated_at: Time = Time(webhook.updated_at),
+        /// The last attempt to deliver something.
+        last_delivery: Option<LastDeliveryView> = progress.last.as_ref().map(LastDeliveryView::new),
     }
 }
 
-impl From<&LastDelivery> for LastDeliveryView {
-    fn from(last: &LastDelivery) -> Self {
-        Self {
-            delivery_id: Written(last.delivery),
-            r#type: Named(last.event_type),
-            status: Named(last.status),
-            status_code: last.code,
-            at: Time(last.at),
-        }
+view! {
+    /// The last attempt of a webhook to deliver something.
+    pub struct LastDeliveryView as LastDelivery of (last: &LastDelivery) {
+        delivery_id: written::DeliveryId = Written(last.delivery),
+        r#type: written::EventType = Named(last.event_type),
+        status: written::DeliveryStatus = Named(last.status),
+        /// The status of the response; null if there was none.
+        #[schema(example = 200)]
+        status_code: Option<u16> = last.code,
+        /// When.
+        at: Time = Time(last.at),
     }
 }
 
-impl<'a> OpenWebhookView<'a> {
-    pub fn new(shown: &'a WebhookState, secret: &'a WebhookSecret) -> Self {
-        Self { view: WebhookView::from(shown), secret: secret.text().reveal() }
+view! {
+    /// A webhook with its new secret.
+    pub struct OpenWebhookView<'a> as NewWebhook of (shown: &'a WebhookState, secret: Option<&'a WebhookSecret>) {
+        #[serde(flatten)]
+        view: WebhookView<'a> = WebhookView::new(shown),
+        /// Signs the deliveries. It is not shown again: a retry with the same `Idempotency-Key` gets null; if the first
+        /// answer was lost, rotate it.
+        #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
+        secret: Option<&'a str> = secret.map(|secret| secret.text().reveal()),
     }
 }
 
-impl<'a> From<&'a WebhookState> for RedactedWebhook<'a> {
-    fn from(shown: &'a WebhookState) -> Self {
-        Self { view: WebhookView::from(shown), secret: None }
+view! {
+    /// One event for one webhook.
+    pub struct DeliveryView<'a> as Delivery of (delivery: &'a Delivery)
+    let pending = delivery.status == DeliveryStatus::Pending;
+    // A delivery that has not been tried is sent after those before it.
+    let due = delivery.next_attempt_at.unwrap_or(delivery.created_at);
+    {
+        delivery_id: written::DeliveryId = Written(delivery.id),
+        /// Sent as `webhook-id`, the same on every attempt.
+        event_id: written::EventId = Written(delivery.event),
+        r#type: written::EventType = Named(delivery.event_type),
+        status: written::DeliveryStatus = Named(delivery.status),
+        /// The newest 20, oldest first.
+        attempts: Vec<AttemptView<'a>> = delivery.attempts.iter().map(AttemptView::new).collect(),
+        /// Null once it has arrived or has been given up.
+        next_attempt_at: Option<Time> = pending.then_some(Time(due)),
+        /// When the event was recorded for it.
+        created_at: Time = Time(delivery.created_at),
     }
 }
 
-impl<'a> From<&'a Delivery> for DeliveryView<'a> {
-    fn from(delivery: &'a Delivery) -> Self {
-        let pending = delivery.status == DeliveryStatus::Pending;
-        // A delivery that has not been tried is sent after those before it.
-        let due = delivery.next_attempt_at.unwrap_or(delivery.created_at);
-        Self {
-            delivery_id: Written(delivery.id),
-            event_id: Written(delivery.event),
-            r#type: Named(delivery.event_type),
-            status: Named(delivery.status),
-            attempts: delivery.attempts.iter().map(AttemptView::from).collect(),
-            next_attempt_at: pending.then_some(Time(due)),
-            created_at: Time(delivery.created_at),
-        }
-    }
-}
-
-impl<'a> From<&'a Attempt> for AttemptView<'a> {
-    fn from(attempt: &'a Attempt) -> Self {
-        Self {
-            at: Time(attempt.at),
-            duration_ms: attempt.millis,
-            status_code: attempt.code,
-            error: attempt.error.as_deref(),
-            response_excerpt: &attempt.excerpt,
-        }
+view! {
+    /// One attempt to deliver something.
+    pub struct AttemptView<'a> as DeliveryAttempt of (attempt: &'a Attempt) {
+        /// When it began.
+        at: Time = Time(attempt.at),
+        /// How long it took.
+        #[schema(example = 12)]
+        duration_ms: u32 = attempt.millis,
+        /// The status of the response; null if there was none.
+        #[schema(example = 200)]
+        status_code: Option<u16> = attempt.code,
+        /// Why the attempt failed; null if it did not.
+        #[schema(example = "the receiver answered 503")]
+        error: Option<&'a str> = attempt.error.as_deref(),
+        /// The start of the response body, at most 1 KiB.
+        #[schema(example = "ok")]
+        response_excerpt: &'a str = &attempt.excerpt,
     }
 }
 
@@ -517,7 +429,7 @@ struct Payload<T> {
 
 /// The body for an event.
 pub fn webhook_body(event: &RecordedEvent) -> Vec<u8> {
-    written(&Payload { r#type: event.event_type.as_str(), timestamp: Time(event.at), data: EventView::from(event) })
+    written(&Payload { r#type: event.event_type.as_str(), timestamp: Time(event.at), data: EventView::new(event) })
 }
 
 /// The body for a test.

@@ -7,8 +7,7 @@ use rawzip::{CompressionMethod, ZipArchive};
 use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
 
 use crate::http::answer::Answered;
-use crate::http::call::Call;
-use crate::http::call::Front;
+use crate::http::call::{Call, Front};
 use crate::http::refusals::route_not_found;
 use http1::Response;
 
