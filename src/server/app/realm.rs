@@ -250,6 +250,7 @@ async fn first_admin(
             | AccountsError::NoLongerAdmin
             | AccountsError::InvalidCredentials
             | AccountsError::Crowded
+            | AccountsError::TooSoon(_)
             | AccountsError::InvitationNotFound
             | AccountsError::MemberDisabled
             | AccountsError::PasswordIsName
