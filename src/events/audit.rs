@@ -16,8 +16,9 @@ use std::str::FromStr;
 
 use super::audit_archive::ArchiveFault;
 use super::audit_seals::SealCheck;
-use super::event::EventId;
-use super::journal::{ArchiveHead, Events, unreadable};
+use super::event::{EventId, unreadable};
+use super::journal::Events;
+use super::seal::ArchiveHead;
 use domain::{Identifier, Malformed, SecurityClass, read_hex};
 use store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
 use store::keys::{FIRST_EVENTS, JOURNAL_PAGES, LOST_HEADS, in_organization};
@@ -165,8 +166,8 @@ impl Events {
 
     /// The state that retention changes.
     fn kept(&self, organization: &Identifier) -> Result<(u64, Vec<Option<ArchiveHead>>), StoreError> {
-        let archives = SecurityClass::ALL.iter().map(|class| self.find_archive_head(organization, *class));
-        Ok((self.first(organization)?, archives.collect::<Result<_, _>>()?))
+        let heads = self.archives(organization).map(|archive| archive.find_head());
+        Ok((self.first(organization)?, heads.collect::<Result<_, _>>()?))
     }
 
     fn audit_once(&self, organization: &Identifier, expected: &[Expectation]) -> Result<AuditReport, StoreError> {
@@ -190,12 +191,11 @@ impl Events {
         walk.expected.extend(lost.iter().map(|head| (*head, ExpectationStatus::Absent)));
         let mut archived = 0;
         let mut archive_fault = None;
-        for class in SecurityClass::ALL {
-            let mut meet = |number, hash: &Hash| walk.meet_archived(number, hash);
-            let audit = self.audit_archive(organization, class, first, is_sealed, &mut meet)?;
+        for archive in self.archives(organization) {
+            let audit = archive.audit(first, is_sealed, &mut |number, hash| walk.meet_archived(number, hash))?;
             archived += audit.events;
-            let fault = audit.fault.map(|(number, fault)| Fault { number, kind: FaultKind::Archive(class, fault) });
-            archive_fault = archive_fault.or(fault);
+            let kind = |fault| FaultKind::Archive(archive.class, fault);
+            archive_fault = archive_fault.or(audit.fault.map(|(number, fault)| Fault { number, kind: kind(fault) }));
         }
         let chain_fault = walk.chain(noted)?;
         let (seals, seal_fault) = walk.seals.finish(walk.number, chain_fault.is_none());

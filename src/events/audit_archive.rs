@@ -1,7 +1,7 @@
 //! The audit of the archive: checks that the archived security events are those that were recorded.
 
-use super::journal::{ArchiveHead, ArchivedEvent, Events};
-use domain::{Identifier, SecurityClass};
+use super::archive::{Archive, ArchivedEvent};
+use super::seal::ArchiveHead;
 use store::StoreError;
 use store::journal::{self, Hash, PAGE_ENTRIES, Page};
 
@@ -28,36 +28,30 @@ pub(super) struct ArchiveAudit {
     pub fault: Option<(u64, ArchiveFault)>,
 }
 
-impl Events {
-    /// Verifies the archive of one class, and calls `meet` with the number and the hash of each event. `first` is the
-    /// first number in the journal; `is_sealed` says whether a server that creates archives has run.
-    pub(super) fn audit_archive(
+impl Archive<'_> {
+    /// Verifies the archive, and calls `meet` with the number and the hash of each event. `first` is the first number
+    /// in the journal; `is_sealed` says whether a server that creates archives has run.
+    pub(super) fn audit(
         &self,
-        organization: &Identifier,
-        class: SecurityClass,
         first: u64,
         is_sealed: bool,
         meet: &mut dyn FnMut(u64, &Hash),
     ) -> Result<ArchiveAudit, StoreError> {
-        let found = self.find_archive_head(organization, class)?;
-        let Some(head) = found else {
+        let Some(head) = self.find_head()? else {
             let fault = is_sealed.then_some((first, ArchiveFault::NoEnd));
             return Ok(ArchiveAudit { events: 0, fault });
         };
-        let mut walk = ArchiveWalk { next: head.first, before: head.hash, number: None, first };
+        let origin = ArchiveHead::origin(self.organization, self.class).hash;
+        let mut walk = ArchiveWalk { head, origin, next: head.first, before: head.hash, number: None, first };
         let mut fault = None;
         while walk.next < head.next && fault.is_none() {
-            let page = self.archive_page(organization, class, walk.next / PAGE_ENTRIES)?;
-            fault = walk.page(organization, class, head, page.as_ref(), meet);
+            fault = walk.page(self.page(walk.next / PAGE_ENTRIES)?.as_ref(), meet);
         }
         let at = walk.number.unwrap_or(first);
-        let is_genuine = |key: &super::AuditKey| {
-            head.mac.is_some_and(|mac| key.made_archive(organization, class, &head.seal(), &mac))
-        };
         if fault.is_none() && walk.before != head.hash {
             fault = Some(ArchiveFault::OtherEnd);
         }
-        if fault.is_none() && self.key.as_ref().is_some_and(|key| !is_genuine(key)) {
+        if fault.is_none() && self.key.is_some_and(|key| !key.made_archive(self.organization, self.class, &head)) {
             fault = Some(ArchiveFault::Forged);
         }
         Ok(ArchiveAudit { events: head.len(), fault: fault.map(|fault| (at, fault)) })
@@ -65,6 +59,9 @@ impl Events {
 }
 
 struct ArchiveWalk {
+    head: ArchiveHead,
+    /// The hash before the first event of a class.
+    origin: Hash,
     /// The next position.
     next: u64,
     before: Hash,
@@ -74,23 +71,14 @@ struct ArchiveWalk {
 }
 
 impl ArchiveWalk {
-    fn page(
-        &mut self,
-        organization: &Identifier,
-        class: SecurityClass,
-        head: ArchiveHead,
-        page: Option<&Page>,
-        meet: &mut dyn FnMut(u64, &Hash),
-    ) -> Option<ArchiveFault> {
+    fn page(&mut self, page: Option<&Page>, meet: &mut dyn FnMut(u64, &Hash)) -> Option<ArchiveFault> {
         let end = (self.next / PAGE_ENTRIES + 1) * PAGE_ENTRIES;
         let Some(page) = page.filter(|page| page.first == self.next) else { return Some(ArchiveFault::Missing) };
-        // The only trace of the events before the beginning.
-        match (self.next == head.first, self.next) {
-            (true, 0) => self.before = ArchiveHead::origin(organization, class).hash,
-            (true, _) => self.before = page.before,
-            (false, _) => {}
+        if self.next == self.head.first {
+            // The only trace of the events before the beginning.
+            self.before = if self.next == 0 { self.origin } else { page.before };
         }
-        if page.before != self.before || page.entries.len() as u64 != end.min(head.next) - self.next {
+        if page.before != self.before || page.entries.len() as u64 != end.min(self.head.next) - self.next {
             return Some(ArchiveFault::Missing);
         }
         for entry in &page.entries {

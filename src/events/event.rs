@@ -12,9 +12,9 @@ use domain::{
     Malformed, Origin, SessionId, Ticket, Timestamp, UserId,
 };
 use records::stored::{DatumV1, PersonV1, Stored, ViaV1, stored};
-use store::Batch;
 use store::journal::Hash;
 use store::record::{self, Record, RecordError};
+use store::{Batch, StoreError};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedEvent {
@@ -122,6 +122,10 @@ impl<'a> NewEvent<'a> {
     pub fn in_environment(self, EnvironmentKey { pipeline, name }: &'a EnvironmentKey) -> Self {
         Self { environment: Some(name), ..self.in_pipeline(&pipeline.pipeline) }
     }
+}
+
+pub fn unreadable(what: &str) -> StoreError {
+    StoreError::Read(format!("{what} of a journal is malformed; run `lockkeeper audit verify` for details"))
 }
 
 /// Adds the event to the organization's journal.

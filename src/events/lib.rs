@@ -1,10 +1,11 @@
 //! The events of each organization in a total order: recorded in the batch of the change itself, numbered and chained
 //! by the store. This crate records, reads, filters and audits them, and drops old ones.
 //!
-//! From the bottom up: `event` (with its stored form), `filter`, `security` (events kept longer than others), `seal`
-//! (marks that require the audit key), `journal` (reading, listing, and the archive of dropped pages), `sealer` (also
-//! resealing with another key), then `retention` and `audit` with its parts. Nothing here decides which events happen.
+//! From the bottom up: `event` (with its stored form), `filter`, `seal` (marks that require the audit key), `archive`
+//! (events kept longer than others), `journal` (reading and listing), `sealer` (also resealing with another key), then
+//! `retention` and `audit` with its parts. Nothing here decides which events happen.
 
+mod archive;
 mod audit;
 mod audit_archive;
 mod audit_seals;

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::event;
-use super::journal::{ArchivedEvent, Events, Span, first_key, unreadable};
+use super::archive::{Archive, ArchivedEvent};
+use super::event::{self, unreadable};
+use super::journal::{Events, Span, first_key};
 use domain::{Identifier, SecurityClass, Timestamp};
-use store::journal::{self, Entry, PAGE_ENTRIES, PageView};
+use store::journal::{self, PAGE_ENTRIES, PageView};
 use store::{Batch, Sequence, StoreError, commit_durably};
 
 /// Pages dropped per batch: a few kilobytes of keys, so that other batches are not delayed.
@@ -118,7 +119,7 @@ impl Sweeper {
     async fn shorten_archives(&self, organization: &Identifier, now: Timestamp) -> Result<(), StoreError> {
         for class in SecurityClass::ALL {
             let (events, name, retention) = (self.events.clone(), organization.clone(), self.retention);
-            let batch = blocking(move || events.shortening(&name, class, retention, now)).await?;
+            let batch = blocking(move || shortening(&events.archive(&name, class), retention, now)).await?;
             commit_durably(&*self.events.store, batch).await?;
         }
         Ok(())
@@ -143,19 +144,12 @@ impl Events {
         now: Timestamp,
     ) -> Result<u64, StoreError> {
         let oldest = Retention::oldest(retention.max_age, now);
-        let by_number = page_start(span.next.saturating_sub(retention.max_events)).min(bound);
-        let mut first = span.first.max(by_number);
-        while first < bound {
-            let Some(bytes) = self.page_bytes(organization, first / PAGE_ENTRIES)? else { break };
+        let is_old = |page| {
+            let Some(bytes) = self.page_bytes(organization, page)? else { return Ok(false) };
             let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
-            // Clocks jump, so a page is dropped only when all its events are old.
-            let is_old = |body: &[u8]| event::decode_head(body).is_ok_and(|event| event.at < oldest);
-            if !page.entries.iter().all(|entry| is_old(entry.body)) {
-                break;
-            }
-            first += PAGE_ENTRIES;
-        }
-        Ok(first)
+            Ok(page.entries.iter().all(|entry| is_before(oldest, entry.body)))
+        };
+        first_kept(span.first, span.next.saturating_sub(retention.max_events), bound, is_old)
     }
 
     /// Drops some pages from `page` on, before page `last`, and archives their security events. Returns the batch, and
@@ -177,40 +171,46 @@ impl Events {
         batch.put(first_key(organization), first.to_be_bytes());
         self.drop_seals(organization, first, &mut batch)?;
         for (class, events) in archived {
-            self.add_to_archive(organization, class, &events, &mut batch)?;
+            self.archive(organization, class).add(&events, &mut batch)?;
         }
         Ok((batch, page))
     }
+}
 
-    /// Drops the pages of an archive that are too old or too many.
-    fn shortening(
-        &self,
-        organization: &Identifier,
-        class: SecurityClass,
-        retention: Retention,
-        now: Timestamp,
-    ) -> Result<Batch, StoreError> {
-        let (mut batch, head) = (Batch::default(), self.archive_head(organization, class)?);
-        let oldest = Retention::oldest(retention.security_max_age, now);
-        let bound = page_start(head.next).min(head.first + PAGES_AT_ONCE * PAGE_ENTRIES);
-        let by_number = page_start(head.next.saturating_sub(retention.max_security_events)).min(bound);
-        let mut first = head.first.max(by_number);
-        while first < bound {
-            let Some(page) = self.archive_page(organization, class, first / PAGE_ENTRIES)? else { break };
-            let is_old = |entry: &Entry| {
-                let event = ArchivedEvent::decode(&entry.body);
-                event.is_some_and(|event| event::decode_head(&event.body).is_ok_and(|event| event.at < oldest))
-            };
-            if !page.entries.iter().all(is_old) {
-                break;
-            }
-            first += PAGE_ENTRIES;
-        }
-        if first > head.first {
-            self.shorten_archive(organization, class, first, &mut batch)?;
-        }
-        Ok(batch)
+/// Drops the pages of an archive that are too old or too many.
+fn shortening(archive: &Archive<'_>, retention: Retention, now: Timestamp) -> Result<Batch, StoreError> {
+    let (mut batch, head) = (Batch::default(), archive.head()?);
+    let oldest = Retention::oldest(retention.security_max_age, now);
+    let bound = page_start(head.next).min(head.first + PAGES_AT_ONCE * PAGE_ENTRIES);
+    let is_old = |page| {
+        let Some(page) = archive.page(page)? else { return Ok(false) };
+        let mut events = page.entries.iter().map(|entry| ArchivedEvent::decode(&entry.body));
+        Ok(events.all(|event| event.is_some_and(|event| is_before(oldest, &event.body))))
+    };
+    let first = first_kept(head.first, head.next.saturating_sub(retention.max_security_events), bound, is_old)?;
+    if first > head.first {
+        archive.shorten(first, &mut batch)?;
     }
+    Ok(batch)
+}
+
+/// The first position to keep, at most `bound`: before it are pages that are too many, or whose events are all old.
+/// Clocks jump, so one new event keeps a page.
+fn first_kept(
+    first: u64,
+    by_number: u64,
+    bound: u64,
+    is_old: impl Fn(u64) -> Result<bool, StoreError>,
+) -> Result<u64, StoreError> {
+    let mut kept = first.max(page_start(by_number).min(bound));
+    while kept < bound && is_old(kept / PAGE_ENTRIES)? {
+        kept += PAGE_ENTRIES;
+    }
+    Ok(kept)
+}
+
+fn is_before(oldest: Timestamp, body: &[u8]) -> bool {
+    event::decode_head(body).is_ok_and(|event| event.at < oldest)
 }
 
 /// The security events of a page in archived form.

@@ -5,17 +5,18 @@ use std::fmt;
 use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
-use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
 use domain::{Identifier, SecurityClass};
-use store::journal::Hash;
+use records::stored::{self, Stored, stored};
+use store::journal::{self, Hash};
 use store::keys::{SEALS, in_organization};
-use store::record::{self, RecordError, encode, records};
+use store::record::{RecordError, encode, records};
 
 records! {
-    SealV1 = "seal of events",
+    SealV1<'a> = "seal of events",
+    ArchiveHeadV1<'a> = "end of an event archive",
 }
 
 /// The key of all seals. Wiped when the last copy is dropped; its `Debug` does not show it.
@@ -34,20 +35,31 @@ pub struct Seal {
     pub mac: Hash,
 }
 
-#[derive(Serialize, Deserialize)]
-struct SealV1 {
-    since: u64,
-    next: u64,
-    hash: Hash,
-    before: Hash,
-    mac: Hash,
-}
+stored! { struct SealV1 of Seal { since: u64, next: u64, hash: Hash, before: Hash, mac: Hash } }
 
-/// The data covered by the MAC of an archive's head.
-pub(super) struct ArchiveSeal<'a> {
+/// The range of the archive of one class: positions in the archive, which rise by one with each event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ArchiveHead {
+    /// The first kept position.
     pub first: u64,
     pub next: u64,
-    pub hash: &'a Hash,
+    /// The hash of the last event in the archive.
+    pub hash: Hash,
+    /// Proves that a server with the audit key wrote it.
+    pub mac: Option<Hash>,
+}
+
+stored! { struct ArchiveHeadV1 of ArchiveHead { first: u64, next: u64, hash: Hash, mac: Option<Hash> } }
+
+impl ArchiveHead {
+    pub fn origin(organization: &Identifier, class: SecurityClass) -> Self {
+        let hash = journal::origin(&format!("{organization}/{class}"));
+        Self { first: 0, next: 0, hash, mac: None }
+    }
+
+    pub fn len(&self) -> u64 {
+        self.next.saturating_sub(self.first)
+    }
 }
 
 impl AuditKey {
@@ -77,23 +89,12 @@ impl AuditKey {
         self.of_seal(organization, seal).verify_slice(&seal.mac).is_ok()
     }
 
-    pub(super) fn mac_of_archive(
-        &self,
-        organization: &Identifier,
-        class: SecurityClass,
-        end: &ArchiveSeal<'_>,
-    ) -> Hash {
-        self.of_archive(organization, class, end).finalize().into_bytes().into()
+    pub(super) fn mac_of_archive(&self, organization: &Identifier, class: SecurityClass, head: &ArchiveHead) -> Hash {
+        self.of_archive(organization, class, head).finalize().into_bytes().into()
     }
 
-    pub(super) fn made_archive(
-        &self,
-        organization: &Identifier,
-        class: SecurityClass,
-        end: &ArchiveSeal<'_>,
-        mac: &Hash,
-    ) -> bool {
-        self.of_archive(organization, class, end).verify_slice(mac).is_ok()
+    pub(super) fn made_archive(&self, organization: &Identifier, class: SecurityClass, head: &ArchiveHead) -> bool {
+        head.mac.is_some_and(|mac| self.of_archive(organization, class, head).verify_slice(&mac).is_ok())
     }
 
     fn of_seal(&self, organization: &Identifier, seal: &Seal) -> Hmac<Sha256> {
@@ -102,9 +103,9 @@ impl AuditKey {
         mac.chain_update(seal.hash).chain_update(seal.before)
     }
 
-    fn of_archive(&self, organization: &Identifier, class: SecurityClass, end: &ArchiveSeal<'_>) -> Hmac<Sha256> {
+    fn of_archive(&self, organization: &Identifier, class: SecurityClass, head: &ArchiveHead) -> Hmac<Sha256> {
         let mac = self.begin(&format!("archive of {class}"), organization);
-        mac.chain_update(end.first.to_be_bytes()).chain_update(end.next.to_be_bytes()).chain_update(end.hash)
+        mac.chain_update(head.first.to_be_bytes()).chain_update(head.next.to_be_bytes()).chain_update(head.hash)
     }
 
     /// The purpose ends with a zero byte, which no name contains, so no two purposes have the same bytes.
@@ -122,13 +123,11 @@ impl fmt::Debug for AuditKey {
 
 impl Seal {
     pub fn encode(&self) -> Vec<u8> {
-        let Self { since, next, hash, before, mac } = *self;
-        encode(&SealV1 { since, next, hash, before, mac })
+        encode(&self.to_form())
     }
 
     pub fn decode(bytes: &[u8]) -> Result<Self, RecordError> {
-        let SealV1 { since, next, hash, before, mac } = record::decode(bytes)?;
-        Ok(Self { since, next, hash, before, mac })
+        stored::read(bytes)
     }
 }
 

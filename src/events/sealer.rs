@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 
-use super::journal::{Events, unreadable};
+use super::event::unreadable;
+use super::journal::Events;
 use super::seal::{AuditKey, Seal, seal_key, seals_of};
-use domain::{Identifier, SecurityClass};
+use domain::Identifier;
 use store::journal::{Hash, Head, PAGE_ENTRIES};
 use store::{Batch, StoreError, commit_durably, end_of_prefix};
 
@@ -51,7 +52,10 @@ impl Sealer {
             }
             let (seal, replaced) = following(&self.key, &organization, last, head);
             if last.is_none() {
-                self.events.begin_archives(&organization, &mut batch)?;
+                // A head for every class, so that a missing one must have been removed.
+                for archive in self.events.archives(&organization) {
+                    archive.put_head(archive.head()?, &mut batch);
+                }
             }
             if let Some(replaced) = replaced {
                 batch.delete(seal_key(&organization, replaced));
@@ -148,10 +152,11 @@ impl Events {
             for seal in anew(&organization, &seals, from, to) {
                 batch.put(seal_key(&organization, seal.next), seal.encode());
             }
-            for class in SecurityClass::ALL {
-                let Ok(Some(head)) = self.find_archive_head(&organization, class) else { continue };
-                if head.mac.is_some_and(|mac| from.made_archive(&organization, class, &head.seal(), &mac)) {
-                    other.put_archive_head(&organization, class, head, &mut batch);
+            for archive in other.archives(&organization) {
+                if let Ok(Some(head)) = archive.find_head()
+                    && from.made_archive(&organization, archive.class, &head)
+                {
+                    archive.put_head(head, &mut batch);
                 }
             }
         }

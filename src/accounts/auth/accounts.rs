@@ -9,12 +9,12 @@ use dashmap::DashMap;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use super::attempts::{AttemptLimits, Attempts};
+use super::attempts::{AttemptLimits, Attempts, TooSoon};
 use super::change::{Change, MemberChange};
-use super::exchange_records::{EXCHANGES_MAX, IdentityKey, IdentityUse};
-use super::member::{MEMBERS_MAX, Member, MembersById, Permission};
-use super::password::{Credentials, Crowded, Hashing};
-use super::token::{Made, Root, SignInLimits, Token, Trusted};
+use super::member::{MEMBERS_MAX, Member, MembersById, NewMember, Permission};
+use super::password::{Credentials, Hashing};
+use super::stored;
+use super::token::{EXCHANGES_MAX, IdentityKey, IdentityUse, Made, Root, SignInLimits, Token, Trusted};
 use super::token_text::{KnownToken, TextKind, TokenHash, TokenText};
 use super::tokens_by_hash::TokensByHash;
 use domain::{Holder, IdSeed, Identifier, Malformed, NoShare, Person, Role, Timestamp, TokenId, UserId};
@@ -51,8 +51,8 @@ pub struct Caller {
     pub is_sign_in: bool,
     /// Whether this is a job, whose token is replaced by another one before it expires.
     is_exchanged: bool,
-    expires_at: Option<Timestamp>,
-    hash: TokenHash,
+    pub expires_at: Option<Timestamp>,
+    pub(super) hash: TokenHash,
     /// The number of revocations before the caller was authenticated.
     revocations: u64,
 }
@@ -97,6 +97,8 @@ pub enum AccountsError {
     InvalidCredentials,
     #[error("too many passwords are being checked")]
     Crowded,
+    #[error(transparent)]
+    TooSoon(#[from] TooSoon),
     #[error("the invitation does not exist, has expired or was used")]
     InvitationNotFound,
     #[error("the member is disabled")]
@@ -126,25 +128,20 @@ pub enum AccountsError {
 }
 
 impl Accounts {
-    pub(super) fn new(
-        store: Arc<dyn Store>,
-        members: MembersById,
-        credentials: HashMap<UserId, Arc<Credentials>>,
-        tokens: Vec<Token>,
-        identities: HashMap<IdentityKey, IdentityUse>,
-    ) -> Self {
-        Self {
+    pub(super) fn load(store: Arc<dyn Store>, declared: &[NewMember]) -> Result<Self, StoreError> {
+        let members = stored::load_members(&*store, declared)?;
+        Ok(Self {
+            credentials: RwLock::new(stored::load_credentials(&*store, &members)?),
             members: RwLock::new(members),
-            credentials: RwLock::new(credentials),
-            tokens: tokens.into_iter().collect(),
+            tokens: stored::load_tokens(&*store)?.into_iter().collect(),
+            identities: RwLock::new(stored::load_identities(&*store)?),
             changes: Ordered::new(store, ()),
             revocations: Revocations::default(),
             hashing: Hashing::among(1),
             attempts: Attempts::new(AttemptLimits { per_account: None, per_address: None }),
             limits: SignInLimits::default(),
-            identities: RwLock::new(identities),
             trusted: RwLock::default(),
-        }
+        })
     }
 
     pub fn with_limits(self, limits: SignInLimits, attempts: AttemptLimits) -> Self {
@@ -283,9 +280,10 @@ impl Accounts {
             Some(id) => Made::with(&*self.token_of(id).ok_or(AccountsError::NoLongerAdmin)?),
             None => Made { root: Root::Operator, in_browser: false },
         };
-        let bound = match made.bounded_by() {
-            Some(id) => self.token_of(id).ok_or(AccountsError::NoLongerAdmin)?.expires_at,
-            None => None,
+        // Only a token can expire.
+        let bound = match made.root {
+            Root::Token(id) => self.token_of(id).ok_or(AccountsError::NoLongerAdmin)?.expires_at,
+            Root::None | Root::Operator | Root::Password | Root::Source(_) => None,
         };
         Ok((made, bound))
     }
@@ -299,7 +297,7 @@ impl Accounts {
     /// The maps change only after the store has taken the batch. Requests that lose permissions by it are notified
     /// immediately.
     pub(super) fn hand_in(&self, committer: &mut Committer<'_>, change: Change) -> Result<(), StoreError> {
-        let Change { batch, members, credentials, revoked, made, replaced, identities } = change;
+        let Change { batch, members, credentials, revoked, made, identities } = change;
         if batch.is_empty() {
             return Ok(());
         }
@@ -322,9 +320,7 @@ impl Accounts {
             self.tokens.remove(&token.hash);
             weakened.insert(token.organization.clone());
         }
-        for token in made.into_iter().chain(replaced) {
-            self.tokens.insert(token);
-        }
+        made.into_iter().for_each(|token| self.tokens.insert(token));
         let mut known = self.identities.write();
         for (key, used) in identities {
             match used {
@@ -338,12 +334,6 @@ impl Accounts {
     }
 }
 
-impl From<Crowded> for AccountsError {
-    fn from(_: Crowded) -> Self {
-        Self::Crowded
-    }
-}
-
 impl Caller {
     /// Requests of one scope with the same `Idempotency-Key` are the same request. A job may have got another token
     /// between two attempts.
@@ -354,14 +344,6 @@ impl Caller {
     /// The holder whose share of places the caller's requests use.
     pub fn holder(&self) -> Holder {
         Holder { member: self.person.id, is_admin: self.role == Role::Admin }
-    }
-
-    pub fn expires_at(&self) -> Option<Timestamp> {
-        self.expires_at
-    }
-
-    pub(super) fn hash(&self) -> TokenHash {
-        self.hash
     }
 }
 

@@ -46,10 +46,7 @@ pub struct AttemptLimits {
 }
 
 pub struct Attempts {
-    accounts: Option<OfAccounts>,
-    addresses: Option<Mutex<Networks<()>>>,
-    /// Attempts from known browsers, which are not counted for their address. `None` if nothing is limited.
-    known: Option<Mutex<Buckets<Account>>>,
+    buckets: Mutex<AllBuckets>,
     began: Instant,
 }
 
@@ -68,68 +65,71 @@ pub enum Visitor {
 
 pub type BrowserId = [u8; 12];
 
-/// Each counter is bounded separately. Strangers cannot add to `browsers` and `signed_in`.
-struct OfAccounts {
-    addresses: Mutex<Networks<Account>>,
-    all: Mutex<Buckets<Account>>,
-    browsers: Mutex<Buckets<(Account, BrowserId)>>,
-    signed_in: Mutex<Buckets<Account>>,
+/// Each is bounded separately. Strangers cannot add to those of known browsers and sign-ins.
+struct AllBuckets {
+    addresses: Networks<()>,
+    /// The failures of accounts: of strangers per address, and over all addresses.
+    strangers: Networks<Account>,
+    all_strangers: Buckets<Account>,
+    browsers: Buckets<(Account, BrowserId)>,
+    signed_in: Buckets<Account>,
+    /// Attempts from known browsers, which are not counted for their address.
+    known: Buckets<Account>,
 }
 
 /// How long to wait before the next attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("there were too many attempts to sign in")]
 pub struct TooSoon(pub Duration);
 
 impl Attempts {
     pub fn new(limits: AttemptLimits) -> Self {
-        let accounts = limits.per_account.map(|count| OfAccounts {
-            addresses: Mutex::new(Networks::new(count, ACCOUNT_REFILL)),
-            all: Mutex::new(Buckets::new(count.saturating_mul(ADDRESSES_AT_ONCE), ALL_REFILL)),
-            browsers: Mutex::new(Buckets::new(count, ACCOUNT_REFILL)),
-            signed_in: Mutex::new(Buckets::new(count, ACCOUNT_REFILL)),
-        });
-        let addresses = limits.per_address.map(|count| Mutex::new(Networks::new(count, ADDRESS_REFILL)));
-        let is_limited = limits.per_account.is_some() || limits.per_address.is_some();
-        let known = is_limited.then(|| Mutex::new(Buckets::new(KNOWN_AT_ONCE, KNOWN_REFILL)));
-        Self { accounts, addresses, known, began: Instant::now() }
+        let AttemptLimits { per_account, per_address } = limits;
+        let is_limited = per_account.is_some() || per_address.is_some();
+        let buckets = AllBuckets {
+            addresses: Networks::new(per_address, ADDRESS_REFILL),
+            strangers: Networks::new(per_account, ACCOUNT_REFILL),
+            all_strangers: Buckets::new(times(per_account, ADDRESSES_AT_ONCE), ALL_REFILL),
+            browsers: Buckets::new(per_account, ACCOUNT_REFILL),
+            signed_in: Buckets::new(per_account, ACCOUNT_REFILL),
+            known: Buckets::new(is_limited.then_some(KNOWN_AT_ONCE), KNOWN_REFILL),
+        };
+        Self { buckets: Mutex::new(buckets), began: Instant::now() }
     }
 
     /// Counts an attempt from an address.
     pub fn by_address(&self, address: IpAddr) -> Result<(), TooSoon> {
-        let Some(addresses) = &self.addresses else { return Ok(()) };
-        addresses.lock().take(&(), Some(address), self.began.elapsed())
+        self.buckets.lock().addresses.take(&(), Some(address), self.began.elapsed())
     }
 
     /// Counts an attempt from a browser in which the account has signed in before, whatever becomes of it.
     pub fn by_known_browser(&self, account: &Account) -> Result<(), TooSoon> {
-        let Some(known) = &self.known else { return Ok(()) };
-        known.lock().take(account.clone(), self.began.elapsed())
+        self.buckets.lock().known.take(account.clone(), self.began.elapsed())
     }
 
     /// Counts a failure before the outcome is known: many concurrent attempts must not count as one.
     pub fn on_account(&self, account: &Account, by: Visitor) -> Result<(), TooSoon> {
-        let Some(OfAccounts { addresses, all, browsers, signed_in }) = &self.accounts else { return Ok(()) };
-        let now = self.began.elapsed();
+        let (now, mut buckets) = (self.began.elapsed(), self.buckets.lock());
         match by {
-            Visitor::KnownBrowser(browser) => browsers.lock().take((account.clone(), browser), now),
-            Visitor::SignedIn => signed_in.lock().take(account.clone(), now),
+            Visitor::KnownBrowser(browser) => buckets.browsers.take((account.clone(), browser), now),
+            Visitor::SignedIn => buckets.signed_in.take(account.clone(), now),
             Visitor::Stranger(address) => {
                 // An address over its own limit does not use up the limit of all addresses.
-                addresses.lock().take(account, address, now)?;
-                all.lock().take(account.clone(), now)
+                buckets.strangers.take(account, address, now)?;
+                buckets.all_strangers.take(account.clone(), now)
             }
         }
     }
 
     /// Undoes the count of `on_account`: the attempt succeeded.
     pub fn succeeded(&self, account: &Account, by: Visitor) {
-        let Some(OfAccounts { addresses, all, browsers, signed_in }) = &self.accounts else { return };
+        let mut buckets = self.buckets.lock();
         match by {
-            Visitor::KnownBrowser(browser) => browsers.lock().give_back(&(account.clone(), browser)),
-            Visitor::SignedIn => signed_in.lock().give_back(account),
+            Visitor::KnownBrowser(browser) => buckets.browsers.give_back(&(account.clone(), browser)),
+            Visitor::SignedIn => buckets.signed_in.give_back(account),
             Visitor::Stranger(address) => {
-                addresses.lock().give_back(account, address);
-                all.lock().give_back(account);
+                buckets.strangers.give_back(account, address);
+                buckets.all_strangers.give_back(account);
             }
         }
     }
@@ -152,8 +152,8 @@ fn within(address: IpAddr, bits: u32) -> IpAddr {
 struct Networks<K>([Buckets<(K, Option<IpAddr>)>; V6_NETWORKS.len()]);
 
 impl<K: Hash + Eq + Clone> Networks<K> {
-    fn new(count: u32, refill: Duration) -> Self {
-        Self(V6_NETWORKS.map(|(_, times)| Buckets::new(count.saturating_mul(times), refill)))
+    fn new(count: Option<u32>, refill: Duration) -> Self {
+        Self(V6_NETWORKS.map(|(_, factor)| Buckets::new(times(count, factor), refill)))
     }
 
     /// Takes from the widest network first: once its bucket is empty, its hosts use no memory either. A host whose
@@ -178,6 +178,10 @@ impl<K: Hash + Eq + Clone> Networks<K> {
     }
 }
 
+fn times(count: Option<u32>, factor: u32) -> Option<u32> {
+    count.map(|count| count.saturating_mul(factor))
+}
+
 fn counted(address: Option<IpAddr>) -> Vec<Option<IpAddr>> {
     match address.map(|address| address.to_canonical()) {
         Some(v6 @ IpAddr::V6(_)) => V6_NETWORKS.iter().map(|(bits, _)| Some(within(v6, *bits))).collect(),
@@ -188,8 +192,8 @@ fn counted(address: Option<IpAddr>) -> Vec<Option<IpAddr>> {
 /// A bucket of attempts for each key, refilled one at a time. Times are relative to a fixed moment.
 struct Buckets<K> {
     refill: Duration,
-    /// The time that an empty bucket needs until it is full again.
-    whole: Duration,
+    /// The time that an empty bucket needs until it is full again. None: unlimited.
+    whole: Option<Duration>,
     /// When the bucket of each key is full again. Full buckets are removed.
     full_at: HashMap<K, Duration>,
     /// The shared bucket of all keys beyond the bound.
@@ -197,19 +201,21 @@ struct Buckets<K> {
 }
 
 impl<K: Hash + Eq> Buckets<K> {
-    fn new(count: u32, refill: Duration) -> Self {
-        Self { refill, whole: refill * count, full_at: HashMap::new(), others_full_at: Duration::ZERO }
+    fn new(count: Option<u32>, refill: Duration) -> Self {
+        let whole = count.map(|count| refill * count);
+        Self { refill, whole, full_at: HashMap::new(), others_full_at: Duration::ZERO }
     }
 
     fn take(&mut self, key: K, now: Duration) -> Result<(), TooSoon> {
+        let Some(whole) = self.whole else { return Ok(()) };
         if self.full_at.len() >= KEYS_MAX && !self.full_at.contains_key(&key) {
             self.full_at.retain(|_, full_at| *full_at > now);
         }
         let has_room = self.full_at.len() < KEYS_MAX || self.full_at.contains_key(&key);
         let full_at = if has_room { self.full_at.entry(key).or_default() } else { &mut self.others_full_at };
         let after = (*full_at).max(now) + self.refill;
-        if after > now + self.whole {
-            return Err(TooSoon(after - now - self.whole));
+        if after > now + whole {
+            return Err(TooSoon(after - now - whole));
         }
         *full_at = after;
         Ok(())
@@ -233,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_bucket_empties_refills_and_is_each_keys_own() {
-        let mut buckets = Buckets::new(3, MINUTE);
+        let mut buckets = Buckets::new(Some(3), MINUTE);
         let start = Duration::from_secs(1_000);
         for _ in 0..3 {
             assert_eq!(buckets.take("ana", start), Ok(()));
@@ -248,7 +254,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_was_not_taken() {
-        let mut buckets = Buckets::new(1, MINUTE);
+        let mut buckets = Buckets::new(Some(1), MINUTE);
         for _ in 0..10 {
             assert_eq!(buckets.take("ana", MINUTE), Ok(()));
             buckets.give_back(&"ana");
@@ -259,7 +265,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_those_beyond_the_bound_share_a_bucket() {
-        let mut buckets = Buckets::new(2, MINUTE);
+        let mut buckets = Buckets::new(Some(2), MINUTE);
         for key in 0..KEYS_MAX {
             assert_eq!(buckets.take(key, MINUTE), Ok(()));
         }
@@ -341,7 +347,7 @@ mod tests {
         let tried = (0..u16::MAX).filter(|number| attempts.by_address(host(7, *number)).is_ok()).count();
         assert!(tried < 100, "{tried} attempts of one stranger");
         let kept = |networks: &Networks<()>| networks.0.iter().map(|buckets| buckets.full_at.len()).sum::<usize>();
-        assert!(kept(&attempts.addresses.as_ref().unwrap().lock()) < KEYS_MAX / 10, "one stranger fills the memory");
+        assert!(kept(&attempts.buckets.lock().addresses) < KEYS_MAX / 10, "one stranger fills the memory");
     }
 
     #[test]

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use super::exchange_records::{IdentityKey, IdentityUse};
 use super::member::Member;
 use super::password::Credentials;
-use super::token::Token;
-use super::{exchange_records, stored};
+use super::stored;
+use super::token::{IdentityKey, IdentityUse, Token};
 use domain::named::named_enum;
 use domain::{
     EventData, Identifier, MemberData, MemberPasswordData, MemberSignedInData, MemberSignedOutData, MemberUpdatedData,
@@ -23,9 +22,8 @@ pub struct Change {
     pub credentials: Vec<(UserId, Arc<Credentials>)>,
     /// Tokens and sign-ins.
     pub revoked: Vec<Arc<Token>>,
-    pub made: Option<Arc<Token>>,
-    /// Tokens that replace others with the same text.
-    pub replaced: Vec<Arc<Token>>,
+    /// New ones, and those that replace others with the same text.
+    pub made: Vec<Arc<Token>>,
     /// How often identity tokens have been exchanged; `None` for those that have ended.
     pub identities: Vec<(IdentityKey, Option<IdentityUse>)>,
 }
@@ -52,7 +50,6 @@ named_enum! {
         /// A new bootstrap token replaces it, or has the same text.
         Superseded = "superseded",
         /// The root of the token has ended: another token, all sign-ins of the member, a provider, or a rule for jobs.
-        /// for jobs.
         RootEnded = "root_ended",
     }
 }
@@ -96,15 +93,13 @@ impl Change {
     }
 
     pub fn make_token(&mut self, token: &Arc<Token>, cause: Cause<'_>) {
-        self.batch.put(stored::token_key(token), stored::encode_token(token));
-        self.made = Some(token.clone());
+        self.put_token(token.clone());
         let data = TokenCreatedData { token_id: token.id, name: Arc::from(&*token.name), user_id: token.user };
         self.record(&token.organization, &EventData::TokenCreated(data), cause);
     }
 
     pub fn revoke_token(&mut self, token: &Arc<Token>, reason: Option<RevocationReason>, cause: Cause<'_>) {
-        self.batch.delete(stored::token_key(token));
-        self.revoked.push(token.clone());
+        self.drop_token(token);
         let data = TokenRevokedData {
             token_id: token.id,
             name: Arc::from(&*token.name),
@@ -114,10 +109,11 @@ impl Change {
         self.record(&token.organization, &EventData::TokenRevoked(data), cause);
     }
 
-    /// Records no event: nothing changes for anybody until the new root ends.
-    pub fn replace_token(&mut self, token: Arc<Token>) {
+    /// Adds a token, or replaces it by one with another root. Records no event: nothing changes for anybody until the
+    /// new root ends.
+    pub fn put_token(&mut self, token: Arc<Token>) {
         self.batch.put(stored::token_key(&token), stored::encode_token(&token));
-        self.replaced.push(token);
+        self.made.push(token);
     }
 
     /// The credentials of a member that this change sets.
@@ -132,8 +128,7 @@ impl Change {
     }
 
     pub fn begin_sign_in(&mut self, member: &Member, sign_in: &Arc<Token>, method: SignInMethod, cause: Cause<'_>) {
-        self.batch.put(stored::token_key(sign_in), stored::encode_token(sign_in));
-        self.made = Some(sign_in.clone());
+        self.put_token(sign_in.clone());
         let (user_id, name) = (member.id, member.name.clone());
         let data = MemberSignedInData { user_id, name, sign_in_id: sign_in.id, method: method.as_str() };
         self.record(&member.organization, &EventData::MemberSignedIn(data), cause);
@@ -155,8 +150,7 @@ impl Change {
 
     /// A token for a job, with the issuer that vouches for it.
     pub fn exchange_token(&mut self, member: &Member, token: &Arc<Token>, issuer: &str, cause: Cause<'_>) {
-        self.batch.put(stored::token_key(token), stored::encode_token(token));
-        self.made = Some(token.clone());
+        self.put_token(token.clone());
         let data = TokenExchangedData {
             token_id: token.id,
             user_id: member.id,
@@ -169,13 +163,13 @@ impl Change {
     }
 
     pub fn count_exchange(&mut self, key: IdentityKey, used: IdentityUse) {
-        self.batch.put(exchange_records::identity_key(&key), exchange_records::encode_identity(used));
+        self.batch.put(stored::identity_key(&key), stored::encode_identity(used));
         self.identities.push((key, Some(used)));
     }
 
     /// Removes an identity token that has ended.
     pub fn forget_identity(&mut self, key: IdentityKey) {
-        self.batch.delete(exchange_records::identity_key(&key));
+        self.batch.delete(stored::identity_key(&key));
         self.identities.push((key, None));
     }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::accounts::Accounts;
 use super::change::{Change, RevocationReason};
 use super::member::{Declaration, Member, MemberUpdate, NewMember};
-use super::{load, stored};
+use super::stored::{self, MemberPath};
 use domain::{Identifier, Role, Timestamp};
 use events::Cause;
 use records::stored::{Difference, differences};
@@ -17,17 +17,38 @@ use store::{Committer, Sequence, Store, StoreError};
 impl Accounts {
     /// Loads members, credentials and tokens, and applies the declarations that are new or have changed.
     pub async fn open(store: Arc<dyn Store>, declared: Vec<NewMember>, now: Timestamp) -> Result<Self, StoreError> {
-        let (members, tokens) = (load::members(&*store, &declared)?, load::tokens(&*store)?);
-        let credentials = load::credentials(&*store, &members)?;
-        let identities = load::identities(&*store)?;
-        let accounts = Self::new(store, members, credentials, tokens, identities);
-        apply(&accounts, declared, now).await?;
+        let accounts = Self::load(store, &declared)?;
+        accounts.declare(declared, now).await?;
         Ok(accounts)
     }
 
-    /// Applies the declarations of these organizations that are new or have changed.
+    /// Changes the members of the declared organizations, durably, where a declaration is new or has changed. An
+    /// organization that is no longer declared at all is left unchanged, since that is more likely a mistake. An
+    /// operator's file may exceed the limit on the number of members.
     pub async fn declare(&self, declared: Vec<NewMember>, now: Timestamp) -> Result<(), StoreError> {
-        apply(self, declared, now).await
+        let count = declared.len();
+        let organizations: BTreeSet<_> = declared.iter().map(|member| member.organization.clone()).collect();
+        let mut before = stored::load_declarations(self.changes.store(), &organizations)?;
+        let admins: Vec<_> = declared.iter().filter(|member| member.role == Role::Admin).cloned().collect();
+        let cause = Cause::system(now);
+        let mut applying = Applying { accounts: self, cause, changed: 0, handed_in: Sequence::default() };
+        for new in declared {
+            let before = before.remove(&(new.organization.clone(), new.name.clone()));
+            if before.as_ref() != Some(&Declaration::of(&new)) {
+                applying.declare(new, before).await?;
+            }
+        }
+        for (organization, name) in before.into_keys() {
+            applying.retract(&organization, &name).await?;
+        }
+        for organization in &organizations {
+            applying.restore_admins(organization, &admins).await?;
+        }
+        self.changes.durable(applying.handed_in).await;
+        if applying.changed > 0 {
+            tracing::info!(changed = applying.changed, declared = count, "applied declared members");
+        }
+        Ok(())
     }
 }
 
@@ -35,40 +56,13 @@ impl Accounts {
 pub fn member_differences(
     store: &dyn Store,
     declared: &[NewMember],
-) -> Result<BTreeMap<(Identifier, Identifier), Difference>, StoreError> {
+) -> Result<BTreeMap<MemberPath, Difference>, StoreError> {
     let organizations = declared.iter().map(|member| member.organization.clone()).collect();
     let form = |new: &NewMember| ((new.organization.clone(), new.name.clone()), Declaration::of(new));
-    let known = load::members(store, declared)?;
+    let known = stored::load_members(store, declared)?;
     let names: BTreeSet<_> = known.values().map(|member| (member.organization.clone(), member.name.clone())).collect();
-    differences(load::declarations(store, &organizations)?, declared.iter().map(form), |key| Ok(names.contains(key)))
-}
-
-/// Changes the members of the declared organizations, durably. An organization that is no longer declared at all is
-/// left unchanged, since that is more likely a mistake. An operator's file may exceed the limit on the number of
-/// members.
-async fn apply(accounts: &Accounts, declared: Vec<NewMember>, now: Timestamp) -> Result<(), StoreError> {
-    let count = declared.len();
-    let organizations: BTreeSet<_> = declared.iter().map(|member| member.organization.clone()).collect();
-    let mut before = load::declarations(accounts.changes.store(), &organizations)?;
-    let admins: Vec<_> = declared.iter().filter(|member| member.role == Role::Admin).cloned().collect();
-    let mut applying = Applying { accounts, cause: Cause::system(now), changed: 0, handed_in: Sequence::default() };
-    for new in declared {
-        let before = before.remove(&(new.organization.clone(), new.name.clone()));
-        if before.as_ref() != Some(&Declaration::of(&new)) {
-            applying.declare(new, before).await?;
-        }
-    }
-    for (organization, name) in before.into_keys() {
-        applying.retract(&organization, &name).await?;
-    }
-    for organization in &organizations {
-        applying.restore_admins(organization, &admins).await?;
-    }
-    accounts.changes.durable(applying.handed_in).await;
-    if applying.changed > 0 {
-        tracing::info!(changed = applying.changed, declared = count, "applied declared members");
-    }
-    Ok(())
+    let before = stored::load_declarations(store, &organizations)?;
+    differences(before, declared.iter().map(form), |key| Ok(names.contains(key)))
 }
 
 struct Applying<'a> {
@@ -108,9 +102,8 @@ impl Applying<'_> {
         }
         for admin in declared.iter().filter(|admin| admin.organization == *organization) {
             tracing::warn!(%organization, member = %admin.name, "the organization had no admin left; restoring the declared one");
-            let change = Change::default();
             let update = MemberUpdate { disabled: Some(false), ..MemberUpdate::default() };
-            self.set(change, admin.clone(), update).await?;
+            self.set(Change::default(), admin.clone(), update).await?;
         }
         Ok(())
     }

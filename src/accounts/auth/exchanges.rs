@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+
 use super::accounts::{Accounts, AccountsError};
 use super::change::Change;
-use super::exchange_records::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse, hash_of};
-use super::member::{MEMBERS_MAX, Member, MemberUpdate, NewMember};
+use super::member::{MEMBERS_MAX, Member, NewMember};
 use super::sign_ins::initiator_of;
-use super::stored;
-use super::token::{NewToken, OpenToken, Root, SourceId, Token, TokenKind};
+use super::token::{
+    EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse, NewToken, OpenToken, Root, SourceId, Token, TokenKind,
+};
 use super::token_text::TokenText;
 use super::tokens_by_hash::Counted;
 use domain::{Identifier, MemberShare, Role, Timestamp};
@@ -78,7 +80,7 @@ impl Accounts {
         let member = self.member_named(&job.organization, job.name.as_str());
         let of_member = || member.map_or(0, |member| self.tokens.count(&Counted::ExchangedOf(member.id)));
         share(tokens).check(|| of_member() / SUBJECTS_OF_MEMBER).map_err(AccountsError::TooManyExchanged)?;
-        let subject = hash_of(&job.subject);
+        let subject = Sha256::digest(&job.subject).into();
         let identities = self.identities.read();
         let Some(used) = identities.get(key) else {
             let counted = || identities.iter().filter(|(other, _)| other.organization == key.organization);
@@ -117,26 +119,17 @@ impl Accounts {
         if before.role == job.role {
             return Ok(before);
         }
-        let after = Arc::new(MemberUpdate::role(job.role).of(&before));
+        let after = Arc::new(Member { role: job.role, ..(*before).clone() });
         change.update_member(&before, &after, cause);
         Ok(after)
     }
 
     /// Drops expired tokens of jobs and counts of ended identity tokens. Returns how many.
     pub async fn sweep_exchanged(&self, now: Timestamp) -> Result<usize, StoreError> {
-        let ended = self.tokens_where(|token| token.is_exchanged() && token.has_ended(now, self.limits));
-        self.drop_tokens(&ended).await?;
+        let ended = self.drop_tokens(|token| token.is_exchanged() && token.has_ended(now, self.limits)).await?;
         let over: Vec<_> =
             self.identities.read().iter().filter(|(_, used)| used.until <= now).map(|(key, _)| key.clone()).collect();
-        for part in over.chunks(stored::RECORDS_AT_ONCE) {
-            let dropping = self.changes.change(|(), committer| {
-                let mut change = Change::default();
-                part.iter().for_each(|key| change.forget_identity(key.clone()));
-                self.hand_in(committer, change)
-            });
-            dropping.await?;
-        }
-        Ok(ended.len() + over.len())
+        Ok(ended + self.change_each(&over, |change, key| change.forget_identity(key.clone())).await?)
     }
 }
 

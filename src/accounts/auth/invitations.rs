@@ -7,8 +7,7 @@ use super::attempts::Visitor;
 use super::change::{Change, RevocationReason, SignInMethod};
 use super::member::{Member, Permission};
 use super::password::{Credentials, Invitation, Password, PasswordHash};
-use super::sign_ins::{NewSignIn, Proof, Unproven, initiator_of};
-use super::stored;
+use super::sign_ins::{NewSignIn, Proof, initiator_of};
 use super::token::{OpenToken, Root, earlier};
 use super::token_text::{TextKind, TokenHash, TokenText};
 use domain::{Identifier, Timestamp, UserId};
@@ -32,7 +31,7 @@ impl Accounts {
         beside: impl FnOnce(&Timestamp, &mut Batch) -> Held,
     ) -> Result<OpenInvitation, AccountsError> {
         let text = TokenText::generate_for(TextKind::Invitation);
-        let latest = later(cause.at, self.limits.invitation);
+        let latest = cause.at.after(self.limits.invitation);
         let invited = self.changes.change(|(), committer| {
             let member = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
             self.check_still_permitted(cause, Permission::ManageMembers)?;
@@ -74,9 +73,8 @@ impl Accounts {
 
     /// The member whom an invitation is for, and when it expires.
     pub async fn invitation(&self, text: &str, now: Timestamp) -> Result<(Arc<Member>, Timestamp), AccountsError> {
-        let hash =
-            TokenText::parse_for(TextKind::Invitation, text).map_err(|_| AccountsError::InvitationNotFound)?.hash();
-        self.changes.read(|()| self.find_invitation(hash, now)).await.ok_or(AccountsError::InvitationNotFound)
+        let found = self.changes.read(|()| self.find_invitation(TokenHash::of(text), now));
+        found.await.ok_or(AccountsError::InvitationNotFound)
     }
 
     /// Sets the password and signs in, in one step, and ends all other sign-ins with the tokens that were created in
@@ -88,8 +86,7 @@ impl Accounts {
         new: NewSignIn,
         now: Timestamp,
     ) -> Result<OpenToken, AccountsError> {
-        let hash =
-            TokenText::parse_for(TextKind::Invitation, text).map_err(|_| AccountsError::InvitationNotFound)?.hash();
+        let hash = TokenHash::of(text);
         let (member, _) = self.invitation(text, now).await?;
         let hashed = self.hashed(&member, password).await?;
         let text = TokenText::generate_for(TextKind::SignIn);
@@ -125,16 +122,14 @@ impl Accounts {
         current: String,
         password: Password,
         cause: Cause<'_>,
-    ) -> Result<(), Unproven> {
-        let refused = |error: AccountsError| Unproven::Refused(error);
-        let gone = || refused(AccountsError::MemberNotFound);
-        let member = self.member(&caller.organization, caller.person.id).ok_or_else(gone)?;
+    ) -> Result<(), AccountsError> {
+        let member = self.member(&caller.organization, caller.person.id).ok_or(AccountsError::MemberNotFound)?;
         if !self.has_password(member.id) {
-            return Err(refused(AccountsError::NoPassword));
+            return Err(AccountsError::NoPassword);
         }
         let (organization, name) = (member.organization.as_str(), member.name.as_str());
         let (_, proof) = self.prove_password(organization, name, current, Visitor::SignedIn).await?;
-        let hashed = self.hashed(&member, password).await.map_err(refused)?;
+        let hashed = self.hashed(&member, password).await?;
         let changed = self.changes.change(|(), committer| {
             let member = self.member(&caller.organization, caller.person.id).ok_or(AccountsError::MemberNotFound)?;
             let credentials = self.credentials_of(member.id);
@@ -150,7 +145,7 @@ impl Accounts {
             let others = self.made_by_sign_ins(member.id, Some(caller.token));
             Ok(self.hand_in_ending(committer, others, Some(RevocationReason::RootEnded), change, cause)?)
         });
-        changed.await.map_err(refused)
+        changed.await
     }
 
     /// The password of the first admin at the first start.
@@ -176,28 +171,21 @@ impl Accounts {
             |credentials: &Credentials| credentials.invitation.as_ref().is_some_and(|it| it.expires_at <= now);
         let over: Vec<_> =
             self.credentials.read().iter().filter(|(_, it)| is_over(it)).map(|(user, _)| *user).collect();
-        for part in over.chunks(stored::RECORDS_AT_ONCE) {
-            let dropping = self.changes.change(|(), committer| {
-                let mut change = Change::default();
-                for user in part {
-                    let (member, credentials) = (self.members.read().get(user).cloned(), self.credentials_of(*user));
-                    // A new invitation may have replaced it.
-                    if let Some(member) = member.filter(|_| is_over(&credentials)) {
-                        change.set_credentials(&member, Credentials { invitation: None, ..(*credentials).clone() });
-                    }
-                }
-                self.hand_in(committer, change)
-            });
-            dropping.await?;
-        }
-        Ok(over.len())
+        let drop_one = |change: &mut Change, user: &UserId| {
+            let (member, credentials) = (self.members.read().get(user).cloned(), self.credentials_of(*user));
+            // A new invitation may have replaced it.
+            if let Some(member) = member.filter(|_| is_over(&credentials)) {
+                change.set_credentials(&member, Credentials { invitation: None, ..(*credentials).clone() });
+            }
+        };
+        self.change_each(&over, drop_one).await
     }
 
     async fn hashed(&self, member: &Member, password: Password) -> Result<PasswordHash, AccountsError> {
         if password.is_made_of(member.name.as_str()) {
             return Err(AccountsError::PasswordIsName);
         }
-        Ok(self.hashing.hash(&member.organization, password).await?)
+        self.hashing.hash(&member.organization, password).await.ok_or(AccountsError::Crowded)
     }
 
     fn find_invitation(&self, hash: TokenHash, now: Timestamp) -> Option<(Arc<Member>, Timestamp)> {
@@ -221,8 +209,4 @@ impl Accounts {
             Root::Source(source) => self.check_trusted(&member.organization, source).is_ok(),
         }
     }
-}
-
-fn later(now: Timestamp, by: std::time::Duration) -> Timestamp {
-    Timestamp::from_millis(now.as_millis().saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
 }

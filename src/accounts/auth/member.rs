@@ -84,10 +84,6 @@ pub struct MemberUpdate {
 }
 
 impl MemberUpdate {
-    pub fn role(role: Role) -> Self {
-        Self { role: Some(role), ..Self::default() }
-    }
-
     pub(super) fn of(self, member: &Member) -> Member {
         Member {
             role: self.role.unwrap_or(member.role),

@@ -16,10 +16,9 @@ use store::{Batch, Committer, StoreError};
 impl Accounts {
     /// The organization's members, oldest first, once the state it shows is durable.
     pub async fn members(&self, organization: &Identifier) -> Vec<MemberEntry> {
-        let entries = self
-            .changes
-            .read(|()| self.members_of(organization).into_iter().map(|member| self.entry(member)).collect::<Vec<_>>());
-        let mut entries = entries.await;
+        let entry = |member| self.entry(member);
+        let listed = self.changes.read(|()| self.members_of(organization).into_iter().map(entry).collect());
+        let mut entries: Vec<MemberEntry> = listed.await;
         entries.sort_unstable_by_key(|entry| entry.member.id);
         entries
     }
@@ -205,7 +204,7 @@ impl Accounts {
         } else {
             person.role
         };
-        Member { link: Some(person.link.clone()), ..MemberUpdate::role(role).of(before) }
+        Member { link: Some(person.link.clone()), role, ..before.clone() }
     }
 }
 

@@ -4,18 +4,15 @@
 //! readers see at once: a revoked token must stop working before its revocation is durable, and every request reads the
 //! maps without a lock. Lists wait until the state they show is durable.
 //!
-//! Each file uses only those before it: token_text, token, tokens_by_hash, member, password, attempts,
-//! exchange_records, stored, change, load, accounts, tokens, trust, sign_ins, invitations, members, exchanges,
-//! declaration.
+//! Each file uses only those before it: token_text, token, tokens_by_hash, member, password, attempts, stored, change,
+//! accounts, tokens, trust, sign_ins, invitations, members, exchanges, declaration.
 
 mod accounts;
 mod attempts;
 mod change;
 mod declaration;
-mod exchange_records;
 mod exchanges;
 mod invitations;
-mod load;
 mod member;
 mod members;
 mod password;
@@ -35,11 +32,11 @@ pub use attempts::{AttemptLimits, TooSoon, Visitor, network};
 pub use change::{RevocationReason, SignInMethod};
 pub use declaration::member_differences;
 pub use exchanges::TrustedJob;
-pub use load::retry_scopes;
 pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember, Permission, ProviderLink};
 pub use members::ProvidedPerson;
 pub use password::Password;
-pub use sign_ins::{KNOWN_SECONDS, NewSignIn, Proof, Unproven, known_browser_label};
+pub use sign_ins::{KNOWN_SECONDS, NewSignIn, Proof, known_browser_label};
+pub use stored::retry_scopes;
 #[cfg(test)]
 pub use token::TokenKind;
 pub use token::{Grants, NewToken, OpenToken, SignInLimits, SourceId, Token, Trust, Trusted};

@@ -194,10 +194,6 @@ const WAITING_MAX: usize = 64;
 
 pub struct Hashing(Permits);
 
-/// Too many passwords are being checked.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Crowded;
-
 impl Hashing {
     /// For this many organizations, which share the capacity.
     pub fn among(organizations: usize) -> Self {
@@ -205,11 +201,13 @@ impl Hashing {
         Self(Permits::new("password_hashes", running, waiting))
     }
 
-    pub async fn hash(&self, organization: &Identifier, password: Password) -> Result<PasswordHash, Crowded> {
+    /// None if too many passwords are being checked.
+    pub async fn hash(&self, organization: &Identifier, password: Password) -> Option<PasswordHash> {
         self.run(organization, move || PasswordHash::of(&password)).await
     }
 
-    pub async fn matches(&self, organization: &Identifier, hash: PasswordHash, text: String) -> Result<bool, Crowded> {
+    /// The same.
+    pub async fn matches(&self, organization: &Identifier, hash: PasswordHash, text: String) -> Option<bool> {
         self.run(organization, move || hash.matches(&text)).await
     }
 
@@ -218,13 +216,13 @@ impl Hashing {
         &self,
         organization: &Identifier,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Crowded> {
-        let place = self.0.acquire(organization).await.map_err(|_| Crowded)?;
+    ) -> Option<T> {
+        let place = self.0.acquire(organization).await.ok()?;
         let done = tokio::task::spawn_blocking(move || {
             let _place = place;
             work()
         });
-        done.await.map_err(|_| Crowded)
+        done.await.ok()
     }
 }
 
@@ -288,12 +286,12 @@ mod tests {
         let mut waiting: Vec<_> = (0..WAITING_MAX).map(|_| Box::pin(hashing.run(&acme, || ()))).collect();
         waiting.retain_mut(|one| one.now_or_never().is_none());
         assert!((WAITING_MAX / 2..WAITING_MAX).contains(&waiting.len()), "{}", waiting.len());
-        assert_eq!(pin!(hashing.run(&acme, || ())).now_or_never(), Some(Err(Crowded)));
+        assert_eq!(pin!(hashing.run(&acme, || ())).now_or_never(), Some(None));
         // Before any hash of the first organization has ended.
-        assert_eq!(hashing.run(&other, || 7).await, Ok(7));
+        assert_eq!(hashing.run(&other, || 7).await, Some(7));
         drop(held);
         for one in waiting {
-            assert_eq!(one.await, Ok(()));
+            assert_eq!(one.await, Some(()));
         }
     }
 
@@ -306,11 +304,11 @@ mod tests {
         for one in &mut waiting {
             assert!(one.now_or_never().is_none());
         }
-        assert_eq!(pin!(hashing.run(&acme, || ())).now_or_never(), Some(Err(Crowded)));
+        assert_eq!(pin!(hashing.run(&acme, || ())).now_or_never(), Some(None));
         drop(held);
         for one in waiting {
-            assert_eq!(one.await, Ok(()));
+            assert_eq!(one.await, Some(()));
         }
-        assert_eq!(hashing.run(&acme, || 7).await, Ok(7));
+        assert_eq!(hashing.run(&acme, || 7).await, Some(7));
     }
 }

@@ -9,11 +9,11 @@ use rand::RngExt;
 use sha2::{Digest, Sha256};
 
 use super::accounts::{Accounts, AccountsError, Caller};
-use super::attempts::{Account, BrowserId, TooSoon, Visitor};
+use super::attempts::{Account, BrowserId, Visitor};
 use super::change::{Change, RevocationReason, SignInMethod};
 use super::member::Member;
 use super::password::{Credentials, PasswordHash};
-use super::token::{OpenToken, Root, SIGN_INS_MAX, SignInOrigin, SourceId, Token, earlier};
+use super::token::{NewToken, OpenToken, Root, SIGN_INS_MAX, SourceId, Token, TokenKind, Usage, earlier};
 use super::token_text::{TextKind, TokenText};
 use domain::{Hex, Identifier, Initiator, Person, RequestRef, Timestamp, TokenId, UserId, read_hex};
 use events::Cause;
@@ -42,13 +42,6 @@ pub struct NewSignIn {
     pub request: Arc<str>,
 }
 
-/// Why a password is refused.
-#[derive(Debug)]
-pub enum Unproven {
-    TooSoon(TooSoon),
-    Refused(AccountsError),
-}
-
 impl Accounts {
     /// Checks a password. Takes equally long for an unknown member, so it does not reveal whether a member exists.
     pub async fn prove_password(
@@ -57,11 +50,11 @@ impl Accounts {
         name: &str,
         password: String,
         by: Visitor,
-    ) -> Result<(Arc<Member>, Proof), Unproven> {
+    ) -> Result<(Arc<Member>, Proof), AccountsError> {
         let parsed = Identifier::parse(organization).ok().zip(Identifier::parse(name).ok());
         // A name that cannot be valid is not an account; then only the address counts.
         if let Some(account) = &parsed {
-            self.attempts.on_account(account, by).map_err(Unproven::TooSoon)?;
+            self.attempts.on_account(account, by)?;
         }
         let member = parsed.as_ref().and_then(|(organization, name)| self.member_named(organization, name.as_str()));
         let member = member.filter(|member| !member.disabled && !member.for_jobs);
@@ -71,15 +64,15 @@ impl Accounts {
         let organization = organization.filter(|organization| self.has_members(organization)).cloned();
         // All nonexistent organizations share one place; otherwise strangers would get a share for every name they
         // invent.
-        let organization = organization.unwrap_or_else(nobodys_organization);
-        let matches = self.hashing.matches(&organization, hash, password).await;
-        let matches = matches.map_err(|crowded| Unproven::Refused(crowded.into()))?;
+        let nobodys = || Identifier::parse("unknown").expect("lower-case letters are an identifier");
+        let organization = organization.unwrap_or_else(nobodys);
+        let matches = self.hashing.matches(&organization, hash, password).await.ok_or(AccountsError::Crowded)?;
         match (member, known, &parsed) {
             (Some(member), Some(hash), Some(account)) if matches => {
                 self.attempts.succeeded(account, by);
                 Ok((member, Proof::Password(hash)))
             }
-            _ => Err(Unproven::Refused(AccountsError::InvalidCredentials)),
+            _ => Err(AccountsError::InvalidCredentials),
         }
     }
 
@@ -87,7 +80,7 @@ impl Accounts {
     pub fn prove_token(&self, text: &str, now: Timestamp) -> Result<(Arc<Member>, Proof), AccountsError> {
         let refused = AccountsError::InvalidCredentials;
         let Ok(caller) = self.authenticate(text, now) else { return Err(refused) };
-        let token = self.tokens.get(&caller.hash());
+        let token = self.tokens.get(&caller.hash);
         let member = self.member(&caller.organization, caller.person.id);
         let (member, token) = member.zip(token).ok_or(refused)?;
         if member.for_jobs || token.is_exchanged() {
@@ -151,10 +144,7 @@ impl Accounts {
 
     /// Drops expired and idle sign-ins. Returns how many.
     pub async fn sweep_sign_ins(&self, now: Timestamp) -> Result<usize, StoreError> {
-        let has_ended = |token: &Token| token.is_sign_in() && token.has_ended(now, self.limits);
-        let ended = self.tokens_where(has_ended);
-        self.drop_tokens(&ended).await?;
-        Ok(ended.len())
+        self.drop_tokens(|token| token.is_sign_in() && token.has_ended(now, self.limits)).await
     }
 
     async fn end_sign_ins(
@@ -211,11 +201,14 @@ impl Accounts {
             Proof::SingleSignOn(source) => (Root::Source(*source), None),
             Proof::Password(_) | Proof::Invitation => (Root::Password, None),
         };
-        let max = i64::try_from(self.limits.max.as_millis()).unwrap_or(i64::MAX);
-        let end = Timestamp::from_millis(now.as_millis().saturating_add(max));
-        let end = earlier(latest, Some(end)).unwrap_or(end);
-        let origin = SignInOrigin { client: new.client.clone() };
-        Token::sign_in(text, &member.organization, member.id, (origin, root), now, end)
+        let kind = TokenKind::SignIn { client: new.client.clone() };
+        let new = NewToken {
+            organization: member.organization.clone(),
+            user: member.id,
+            name: String::new(),
+            expires_at: earlier(latest, Some(now.after(self.limits.max))),
+        };
+        Token { kind, root, usage: Usage::since(Some(now)), ..Token::new(text, member.id, new, now) }
     }
 
     /// Oldest first.
@@ -224,10 +217,6 @@ impl Accounts {
         found.sort_unstable_by_key(|sign_in| sign_in.id);
         found
     }
-}
-
-fn nobodys_organization() -> Identifier {
-    Identifier::parse("unknown").expect("lower-case letters are an identifier")
 }
 
 /// The initiator of a sign-in is the sign-in that is being created.

@@ -1,19 +1,23 @@
-//! The stored forms of members, their credentials, tokens and sign-ins.
+//! The stored forms of members, their credentials, tokens, sign-ins, and uses of identity tokens; and loading them at a
+//! start.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::exchange_records::encode_exchanged;
-use super::member::{Declaration, Member, ProviderLink};
+use super::member::{Declaration, Member, MembersById, NewMember, ProviderLink};
 use super::password::{Credentials, Invitation, PasswordHash};
-use super::token::{Made, Root, SignInOrigin, SourceId, Token, TokenKind, Usage};
+use super::token::{IdentityKey, IdentityUse, Made, Root, SourceId, Token, TokenKind, Usage};
 use super::token_text::TokenHash;
-use domain::{Email, IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
+use domain::{Email, IdSeed, Identifier, Malformed, Role, Timestamp, TokenId, UserId};
 use records::stored::{self, RoleV1, Stored, stored, stored_as};
 use store::keys::{
-    CREDENTIALS, DECLARED_MEMBERS, EXCHANGED_TOKENS, MEMBERS, PROVIDER_LINKS, REVOKED_BOOTSTRAP, SIGN_INS, TOKENS,
-    in_organization,
+    CREDENTIALS, DECLARED_MEMBERS, EXCHANGED_TOKENS, IDENTITY_USES, MEMBERS, PROVIDER_LINKS, REVOKED_BOOTSTRAP,
+    SIGN_INS, TOKENS, in_organization,
 };
 use store::record::{self, RecordError, encode, records};
+use store::{Store, StoreError, end_of_prefix};
 
 records! {
     MemberV3<'a> = "member" version 3,
@@ -21,6 +25,8 @@ records! {
     RevokedV1 = "revoked bootstrap token",
     TokenV2<'a> = "token" version 2,
     SignInV2<'a> = "sign-in" version 2,
+    ExchangedV2<'a> = "exchanged token" version 2,
+    IdentityUseV2 = "identity token use" version 2,
     CredentialsV2<'a> = "credentials" version 2,
     ProviderLinkV2<'a> = "provider link" version 2,
 }
@@ -30,11 +36,14 @@ pub const RECORDS_AT_ONCE: usize = 256;
 /// Tokens revoked in one batch, each with its event: with names of the maximum length, half of what a batch takes.
 pub const REVOKED_AT_ONCE: usize = 1_000;
 
+/// The organization and the name of a member.
+pub type MemberPath = (Identifier, Identifier);
+
 /// `t/{organization}/{token}`, or `TS/{organization}/{token}` for a sign-in, `TX/…` for a job.
 pub fn token_key(token: &Token) -> Vec<u8> {
     let kind = match token.kind {
         TokenKind::Api => TOKENS,
-        TokenKind::SignIn(_) => SIGN_INS,
+        TokenKind::SignIn { .. } => SIGN_INS,
         TokenKind::Exchanged => EXCHANGED_TOKENS,
     };
     [&in_organization(kind, token.organization.as_str()), token.id.0.0.as_slice()].concat()
@@ -43,6 +52,18 @@ pub fn token_key(token: &Token) -> Vec<u8> {
 /// `TR/{hash}`: a revoked bootstrap token, which the next start must not create again.
 pub fn revoked_key(hash: TokenHash) -> Vec<u8> {
     [REVOKED_BOOTSTRAP, &hash.0].concat()
+}
+
+/// `TI/{organization}/{hash}`
+pub fn identity_key(key: &IdentityKey) -> Vec<u8> {
+    [&in_organization(IDENTITY_USES, key.organization.as_str())[..], &key.hash].concat()
+}
+
+/// The hash may contain a slash.
+fn parse_identity_key(key: &[u8]) -> Option<IdentityKey> {
+    let (organization, hash) = key.strip_prefix(IDENTITY_USES)?.split_last_chunk::<32>()?;
+    let organization = std::str::from_utf8(organization.strip_suffix(b"/")?).ok()?;
+    Some(IdentityKey { organization: Identifier::parse(organization).ok()?, hash: *hash })
 }
 
 /// `u/{organization}/{name}`
@@ -69,9 +90,12 @@ fn path(kind: &[u8], organization: &Identifier, name: &Identifier) -> Vec<u8> {
     [&in_organization(kind, organization.as_str()), name.as_str().as_bytes()].concat()
 }
 
-fn parse_path(kind: &[u8], key: &[u8]) -> Option<(Identifier, Identifier)> {
-    let (organization, name) = std::str::from_utf8(key.strip_prefix(kind)?).ok()?.split_once('/')?;
-    Some((Identifier::parse(organization).ok()?, Identifier::parse(name).ok()?))
+fn parse_path<'a, R: record::Record<'a>>(kind: &[u8], key: &[u8]) -> Result<MemberPath, RecordError> {
+    let parse = || {
+        let (organization, name) = std::str::from_utf8(key.strip_prefix(kind)?).ok()?.split_once('/')?;
+        Some((Identifier::parse(organization).ok()?, Identifier::parse(name).ok()?))
+    };
+    parse().ok_or_else(record::misplaced::<R>)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -90,52 +114,6 @@ stored! { struct DeclarationV2 of Declaration { role: Role, email: Option<Email>
 /// When it was revoked.
 #[derive(Serialize, Deserialize)]
 struct RevokedV1(i64);
-
-pub fn encode_revoked(at: Timestamp) -> Vec<u8> {
-    encode(&RevokedV1(at.as_millis()))
-}
-
-pub fn decode_revoked(bytes: &[u8]) -> Result<Timestamp, RecordError> {
-    let RevokedV1(at) = record::decode(bytes)?;
-    Ok(Timestamp::from_millis(at))
-}
-
-pub fn encode_member(member: &Member) -> Vec<u8> {
-    encode(&MemberV3 {
-        id: member.id.to_form(),
-        role: member.role.to_form(),
-        created_at: member.created_at.to_form(),
-        email: member.email.to_form(),
-        disabled: member.disabled,
-        for_jobs: member.for_jobs,
-    })
-}
-
-pub fn decode_member(key: &[u8], bytes: &[u8]) -> Result<Member, RecordError> {
-    let form: MemberV3<'_> = record::decode(bytes)?;
-    let (organization, name) = parse_path(MEMBERS, key).ok_or_else(record::misplaced::<MemberV3<'_>>)?;
-    Ok(Member {
-        organization,
-        id: UserId(IdSeed(form.id)),
-        name,
-        role: Role::from_form(form.role).map_err(record::invalid::<MemberV3<'_>>)?,
-        created_at: Timestamp::from_millis(form.created_at),
-        email: Option::from_form(form.email).map_err(record::invalid::<MemberV3<'_>>)?,
-        disabled: form.disabled,
-        link: None,
-        for_jobs: form.for_jobs,
-    })
-}
-
-pub fn encode_declaration(declaration: &Declaration) -> Vec<u8> {
-    encode(&declaration.to_form())
-}
-
-/// Organization and name of a member, and their last declaration in a file.
-pub fn decode_declaration(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Declaration), RecordError> {
-    let member = parse_path(DECLARED_MEMBERS, key).ok_or_else(record::misplaced::<DeclarationV2<'_>>)?;
-    Ok((member, stored::read(bytes)?))
-}
 
 stored! {
     struct TokenV2 of Token {
@@ -184,16 +162,30 @@ stored_as!(
     Root
 );
 
+/// How the forms of sign-ins and of tokens of jobs begin.
 #[derive(Serialize, Deserialize)]
-struct SignInV2<'a> {
+struct OwnerV1<'a> {
     organization: &'a str,
     id: [u8; 12],
     hash: [u8; 32],
     user: [u8; 12],
+}
+
+/// Another part that both have.
+#[derive(Serialize, Deserialize)]
+struct LifetimeV1<'a> {
     last_four: &'a str,
     created_at: i64,
     expires_at: Option<i64>,
     last_used_at: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SignInV2<'a> {
+    #[serde(borrow)]
+    owner: OwnerV1<'a>,
+    #[serde(borrow)]
+    lifetime: LifetimeV1<'a>,
     client: &'a str,
     /// Repeats the root, if that is a token.
     by: Option<[u8; 12]>,
@@ -201,11 +193,31 @@ struct SignInV2<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
+struct ExchangedV2<'a> {
+    #[serde(borrow)]
+    owner: OwnerV1<'a>,
+    name: &'a str,
+    #[serde(borrow)]
+    lifetime: LifetimeV1<'a>,
+    /// The rule that it came from; none if that was a token that has ended.
+    source: Option<[u8; 32]>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct IdentityUseV2 {
+    count: u32,
+    until: i64,
+    /// There always is one.
+    subject: Option<[u8; 32]>,
+}
+
+#[derive(Serialize, Deserialize)]
 struct CredentialsV2<'a> {
     #[serde(borrow)]
     credentials: CredentialsV1<'a>,
-    /// Of the invitation, if there is one.
-    made: Option<MadeV1>,
+    /// Of the invitation, if there is one: how it was made, and by whom.
+    #[serde(borrow)]
+    made: Option<(MadeV1<'a>, Option<[u8; 12]>)>,
 }
 
 stored! { struct CredentialsV1 of Credentials {
@@ -213,22 +225,7 @@ stored! { struct CredentialsV1 of Credentials {
     invitation: Option<Invitation>,
     last_sign_in_at: Option<Timestamp>,
 } }
-
-#[derive(Serialize, Deserialize)]
-struct MadeV1 {
-    root: RootV1,
-    in_browser: bool,
-    maker: Option<[u8; 12]>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct ProviderLinkV2<'a> {
-    provider: &'a str,
-    subject: &'a str,
-    /// There always is one.
-    issuer: Option<&'a str>,
-}
-
+stored! { struct MadeV1 of Made { root: Root, in_browser: bool } }
 stored! {
     struct InvitationV1 of Invitation { hash: TokenHash, expires_at: Timestamp }
     not stored { made: Made::FREELY, maker: None }
@@ -241,78 +238,155 @@ stored! { struct PasswordHashV1 of PasswordHash {
     hash: [u8; 32],
 } }
 
+#[derive(Serialize, Deserialize)]
+struct ProviderLinkV2<'a> {
+    provider: &'a str,
+    subject: &'a str,
+    /// There always is one.
+    issuer: Option<&'a str>,
+}
+
 stored_as!([u8; 32]: |hash| hash.0, |bytes| Ok(Self(bytes)); TokenHash);
 stored_as!(
     Option<i64>: |usage| usage.last_used_at().to_form(), |form| Ok(Self::since(Stored::from_form(form)?)); Usage
 );
 
-pub fn encode_token(token: &Token) -> Vec<u8> {
-    match &token.kind {
-        TokenKind::Api => encode(&token.to_form()),
-        TokenKind::SignIn(origin) => encode_sign_in(token, origin),
-        TokenKind::Exchanged => encode_exchanged(token),
-    }
+pub fn encode_revoked(at: Timestamp) -> Vec<u8> {
+    encode(&RevokedV1(at.as_millis()))
 }
 
-fn encode_sign_in(token: &Token, origin: &SignInOrigin) -> Vec<u8> {
-    let by = match token.root {
-        Root::Token(id) => Some(id.0.0),
-        Root::None | Root::Operator | Root::Password | Root::Source(_) => None,
-    };
-    encode(&SignInV2 {
-        organization: token.organization.as_str(),
-        id: token.id.0.0,
-        hash: token.hash.0,
-        user: token.user.0.0,
-        last_four: &token.last_four,
-        created_at: token.created_at.as_millis(),
-        expires_at: token.expires_at.to_form(),
-        last_used_at: token.usage.to_form(),
-        client: &origin.client,
-        by,
-        root: token.root.to_form(),
+pub fn decode_revoked(bytes: &[u8]) -> Result<Timestamp, RecordError> {
+    let RevokedV1(at) = record::decode(bytes)?;
+    Ok(Timestamp::from_millis(at))
+}
+
+pub fn encode_member(member: &Member) -> Vec<u8> {
+    encode(&MemberV3 {
+        id: member.id.to_form(),
+        role: member.role.to_form(),
+        created_at: member.created_at.to_form(),
+        email: member.email.to_form(),
+        disabled: member.disabled,
+        for_jobs: member.for_jobs,
     })
 }
 
-pub fn decode_sign_in(bytes: &[u8]) -> Result<Token, RecordError> {
-    let form: SignInV2<'_> = record::decode(bytes)?;
-    let user = UserId(IdSeed(form.user));
+fn decode_member(key: &[u8], bytes: &[u8]) -> Result<Member, RecordError> {
+    let form: MemberV3<'_> = record::decode(bytes)?;
+    let (organization, name) = parse_path::<MemberV3<'_>>(MEMBERS, key)?;
+    Ok(Member {
+        organization,
+        id: UserId(IdSeed(form.id)),
+        name,
+        role: Role::from_form(form.role).map_err(record::invalid::<MemberV3<'_>>)?,
+        created_at: Timestamp::from_millis(form.created_at),
+        email: Option::from_form(form.email).map_err(record::invalid::<MemberV3<'_>>)?,
+        disabled: form.disabled,
+        link: None,
+        for_jobs: form.for_jobs,
+    })
+}
+
+pub fn encode_declaration(declaration: &Declaration) -> Vec<u8> {
+    encode(&declaration.to_form())
+}
+
+fn decode_declaration(key: &[u8], bytes: &[u8]) -> Result<(MemberPath, Declaration), RecordError> {
+    Ok((parse_path::<DeclarationV2<'_>>(DECLARED_MEMBERS, key)?, stored::read(bytes)?))
+}
+
+pub fn encode_token(token: &Token) -> Vec<u8> {
+    let owner = OwnerV1 {
+        organization: token.organization.as_str(),
+        id: token.id.to_form(),
+        hash: token.hash.to_form(),
+        user: token.user.to_form(),
+    };
+    let lifetime = LifetimeV1 {
+        last_four: &token.last_four,
+        created_at: token.created_at.to_form(),
+        expires_at: token.expires_at.to_form(),
+        last_used_at: token.usage.to_form(),
+    };
+    let root = token.root.to_form();
+    match &token.kind {
+        TokenKind::Api => encode(&token.to_form()),
+        TokenKind::SignIn { client } => {
+            let by = if let RootV1::Token(id) = root { Some(id) } else { None };
+            encode(&SignInV2 { owner, lifetime, client, by, root })
+        }
+        TokenKind::Exchanged => {
+            let source = if let RootV1::Source(hash) = root { Some(hash) } else { None };
+            encode(&ExchangedV2 { owner, name: &token.name, lifetime, source })
+        }
+    }
+}
+
+fn decode_token(bytes: &[u8]) -> Result<Token, RecordError> {
+    stored::read(bytes)
+}
+
+fn decode_sign_in(bytes: &[u8]) -> Result<Token, RecordError> {
+    let SignInV2 { owner, lifetime, client, root, .. } = record::decode(bytes)?;
+    let kind = TokenKind::SignIn { client: client.to_owned() };
+    token_of(kind, owner, "", lifetime, root).map_err(record::invalid::<SignInV2<'_>>)
+}
+
+fn decode_exchanged(bytes: &[u8]) -> Result<Token, RecordError> {
+    let ExchangedV2 { owner, name, lifetime, source } = record::decode(bytes)?;
+    let root = source.map_or(RootV1::None, RootV1::Source);
+    token_of(TokenKind::Exchanged, owner, name, lifetime, root).map_err(record::invalid::<ExchangedV2<'_>>)
+}
+
+fn token_of(
+    kind: TokenKind,
+    owner: OwnerV1<'_>,
+    name: &str,
+    lifetime: LifetimeV1<'_>,
+    root: RootV1,
+) -> Result<Token, Malformed> {
+    let user = Stored::from_form(owner.user)?;
     Ok(Token {
-        kind: TokenKind::SignIn(SignInOrigin { client: form.client.to_owned() }),
-        organization: Identifier::parse(form.organization).map_err(record::invalid::<SignInV2<'_>>)?,
-        id: TokenId(IdSeed(form.id)),
-        hash: TokenHash(form.hash),
+        kind,
+        organization: Stored::from_form(owner.organization)?,
+        id: Stored::from_form(owner.id)?,
+        hash: Stored::from_form(owner.hash)?,
         user,
         created_by: user,
-        name: String::new(),
-        last_four: form.last_four.to_owned(),
-        created_at: Timestamp::from_millis(form.created_at),
-        expires_at: form.expires_at.map(Timestamp::from_millis),
-        usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
+        name: name.to_owned(),
+        last_four: lifetime.last_four.to_owned(),
+        created_at: Stored::from_form(lifetime.created_at)?,
+        expires_at: Stored::from_form(lifetime.expires_at)?,
+        usage: Stored::from_form(lifetime.last_used_at)?,
         bootstrap: false,
-        root: Root::from_form(form.root).map_err(record::invalid::<SignInV2<'_>>)?,
+        root: Stored::from_form(root)?,
         made_in_browser: false,
     })
 }
 
-pub fn encode_credentials(credentials: &Credentials) -> Vec<u8> {
-    let made = |Invitation { made, maker, .. }: &Invitation| MadeV1 {
-        root: made.root.to_form(),
-        in_browser: made.in_browser,
-        maker: maker.map(|maker| maker.0.0),
-    };
-    encode(&CredentialsV2 { credentials: credentials.to_form(), made: credentials.invitation.as_ref().map(made) })
+pub fn encode_identity(used: IdentityUse) -> Vec<u8> {
+    encode(&IdentityUseV2 { count: used.count, until: used.until.as_millis(), subject: Some(used.subject) })
 }
 
-/// Organization and name of a member, and their credentials.
-pub fn decode_credentials(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Credentials), RecordError> {
-    let member = parse_path(CREDENTIALS, key).ok_or_else(record::misplaced::<CredentialsV2<'_>>)?;
+fn decode_identity(key: &[u8], bytes: &[u8]) -> Result<(IdentityKey, IdentityUse), RecordError> {
+    let IdentityUseV2 { count, until, subject } = record::decode(bytes)?;
+    let key = parse_identity_key(key).ok_or_else(record::misplaced::<IdentityUseV2>)?;
+    let subject = subject.ok_or_else(|| record::invalid::<IdentityUseV2>("is a use without a subject"))?;
+    Ok((key, IdentityUse { count, subject, until: Timestamp::from_millis(until) }))
+}
+
+pub fn encode_credentials(credentials: &Credentials) -> Vec<u8> {
+    let made = credentials.invitation.as_ref().map(|it| (it.made.to_form(), it.maker.to_form()));
+    encode(&CredentialsV2 { credentials: credentials.to_form(), made })
+}
+
+fn decode_credentials(key: &[u8], bytes: &[u8]) -> Result<(MemberPath, Credentials), RecordError> {
+    let member = parse_path::<CredentialsV2<'_>>(CREDENTIALS, key)?;
     let CredentialsV2 { credentials, made } = record::decode(bytes)?;
     let mut credentials = Credentials::from_form(credentials).map_err(record::invalid::<CredentialsV2<'_>>)?;
-    if let Some((invitation, MadeV1 { root, in_browser, maker })) = credentials.invitation.as_mut().zip(made) {
-        let root = Root::from_form(root).map_err(record::invalid::<CredentialsV2<'_>>)?;
-        invitation.made = Made { root, in_browser };
-        invitation.maker = maker.map(|id| UserId(IdSeed(id)));
+    let made = Stored::from_form(made).map_err(record::invalid::<CredentialsV2<'_>>)?;
+    if let Some((invitation, made)) = credentials.invitation.as_mut().zip(made) {
+        (invitation.made, invitation.maker) = made;
     }
     Ok((member, credentials))
 }
@@ -322,17 +396,80 @@ pub fn encode_link(link: &ProviderLink) -> Vec<u8> {
     encode(&ProviderLinkV2 { provider: provider.as_str(), subject, issuer: Some(issuer) })
 }
 
-/// Organization and name of a member, and their link to a provider.
-pub fn decode_link(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), ProviderLink), RecordError> {
-    let member = parse_path(PROVIDER_LINKS, key).ok_or_else(record::misplaced::<ProviderLinkV2<'_>>)?;
+fn decode_link(key: &[u8], bytes: &[u8]) -> Result<(MemberPath, ProviderLink), RecordError> {
+    let member = parse_path::<ProviderLinkV2<'_>>(PROVIDER_LINKS, key)?;
     let ProviderLinkV2 { provider, subject, issuer } = record::decode(bytes)?;
     let issuer = issuer.ok_or_else(|| record::invalid::<ProviderLinkV2<'_>>("is a link without an issuer"))?;
     let provider = Identifier::parse(provider).map_err(record::invalid::<ProviderLinkV2<'_>>)?;
     Ok((member, ProviderLink { provider, issuer: issuer.to_owned(), subject: subject.to_owned() }))
 }
 
-pub fn decode_token(bytes: &[u8]) -> Result<Token, RecordError> {
-    stored::read(bytes)
+/// Loads all records of a kind.
+fn load<T, All: FromIterator<T>>(
+    store: &dyn Store,
+    kind: &[u8],
+    decode: impl Fn(&[u8], &[u8]) -> Result<T, RecordError>,
+) -> Result<All, StoreError> {
+    let records = store.scan(kind, &end_of_prefix(kind), usize::MAX)?;
+    records.iter().map(|(key, record)| decode(key, record).map_err(|error| error.under(key))).collect()
+}
+
+/// The members of the declared organizations, with their provider links. A record that cannot be read is an error: a
+/// new member in its place would be parted from their tokens and sessions.
+pub fn load_members(store: &dyn Store, declared: &[NewMember]) -> Result<MembersById, StoreError> {
+    let organizations: BTreeSet<_> = declared.iter().map(|member| &member.organization).collect();
+    let mut links: HashMap<_, _> = load(store, PROVIDER_LINKS, decode_link)?;
+    let members: Vec<_> = load(store, MEMBERS, decode_member)?;
+    let declared = members.into_iter().filter(|member| organizations.contains(&member.organization));
+    let linked = declared.map(|member| {
+        let link = links.remove(&(member.organization.clone(), member.name.clone()));
+        (member.id, Arc::new(Member { link, ..member }))
+    });
+    Ok(linked.collect())
+}
+
+/// The last declarations of files in these organizations.
+pub fn load_declarations(
+    store: &dyn Store,
+    organizations: &BTreeSet<Identifier>,
+) -> Result<BTreeMap<MemberPath, Declaration>, StoreError> {
+    let mut declarations: BTreeMap<MemberPath, _> = load(store, DECLARED_MEMBERS, decode_declaration)?;
+    declarations.retain(|(organization, _), _| organizations.contains(organization));
+    Ok(declarations)
+}
+
+/// All tokens, sign-ins and job tokens of all organizations. Those of an undeclared organization authenticate nobody,
+/// since it has no members in memory.
+pub fn load_tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
+    let mut tokens: Vec<_> = load(store, TOKENS, |_, bytes| decode_token(bytes))?;
+    tokens.append(&mut load(store, SIGN_INS, |_, bytes| decode_sign_in(bytes))?);
+    tokens.append(&mut load(store, EXCHANGED_TOKENS, |_, bytes| decode_exchanged(bytes))?);
+    Ok(tokens)
+}
+
+pub fn load_identities(store: &dyn Store) -> Result<HashMap<IdentityKey, IdentityUse>, StoreError> {
+    load(store, IDENTITY_USES, decode_identity)
+}
+
+/// The credentials of the members in memory.
+pub fn load_credentials(
+    store: &dyn Store,
+    members: &MembersById,
+) -> Result<HashMap<UserId, Arc<Credentials>>, StoreError> {
+    let mut all: HashMap<MemberPath, _> = load(store, CREDENTIALS, decode_credentials)?;
+    let own = members.values().filter_map(|member| {
+        let credentials = all.remove(&(member.organization.clone(), member.name.clone()))?;
+        Some((member.id, Arc::new(credentials)))
+    });
+    Ok(own.collect())
+}
+
+/// Visits every scope of retries (`Caller::retry_scope`) of all organizations: tokens, and members as whom jobs act.
+pub fn retry_scopes(store: &dyn Store, mut visit: impl FnMut(IdSeed, Identifier)) -> Result<(), StoreError> {
+    load_tokens(store)?.into_iter().for_each(|token| visit(token.id.0, token.organization));
+    let members: Vec<_> = load(store, MEMBERS, decode_member)?;
+    members.into_iter().for_each(|member| visit(member.id.0, member.organization));
+    Ok(())
 }
 
 #[cfg(test)]
@@ -430,7 +567,7 @@ mod tests {
 
     fn sign_in() -> Token {
         Token {
-            kind: TokenKind::SignIn(SignInOrigin { client: "Firefox".to_owned() }),
+            kind: TokenKind::SignIn { client: "Firefox".to_owned() },
             root: Root::Token(TokenId(IdSeed([5; 12]))),
             name: String::new(),
             bootstrap: false,
@@ -473,5 +610,49 @@ mod tests {
         let key = link_key(&identifier("acme"), &identifier("ana"));
         fuzz_record([encode_link(&link())], |bytes| decode_link(&key, bytes), |(_, link)| encode_link(link));
         fuzz_record([encode_revoked(Timestamp::from_millis(7))], decode_revoked, |at| encode_revoked(*at));
+    }
+
+    fn token_of_job() -> Token {
+        Token {
+            kind: TokenKind::Exchanged,
+            organization: Identifier::parse("acme").unwrap(),
+            id: TokenId(IdSeed([2; 12])),
+            hash: TokenHash([3; 32]),
+            user: UserId(IdSeed([1; 12])),
+            created_by: UserId(IdSeed([1; 12])),
+            name: "repo:acme/web".to_owned(),
+            last_four: "aZ09".to_owned(),
+            created_at: Timestamp::from_millis(1),
+            expires_at: Some(Timestamp::from_millis(2)),
+            bootstrap: false,
+            root: Root::Source(SourceId([4; 32])),
+            made_in_browser: false,
+            usage: Usage::since(Some(Timestamp::from_millis(3))),
+        }
+    }
+
+    #[test]
+    fn tokens_of_jobs_of_format_4_are_read() {
+        assert_written_as_format_4("exchanged token", &encode_token(&token_of_job()));
+        let (written, read) = (token_of_job(), decode_exchanged(&format_4("exchanged token")).unwrap());
+        assert_eq!((read.kind, read.organization, read.id), (written.kind, written.organization, written.id));
+        assert_eq!((read.hash, read.user, read.created_by), (written.hash, written.user, written.created_by));
+        assert_eq!((read.name, read.last_four), (written.name, written.last_four));
+        assert_eq!((read.created_at, read.expires_at), (written.created_at, written.expires_at));
+        assert_eq!((read.usage.last_used_at(), read.root), (written.usage.last_used_at(), written.root));
+    }
+
+    #[test]
+    fn fuzzed_tokens_of_jobs_and_uses_are_read_or_refused() {
+        fuzz_record([encode_token(&token_of_job())], decode_exchanged, encode_token);
+        let of = IdentityKey { organization: Identifier::parse("acme").unwrap(), hash: [b'/'; 32] };
+        let used = IdentityUse { count: 7, subject: [9; 32], until: Timestamp::from_millis(8) };
+        let key = identity_key(&of);
+        assert_written_as_format_4("identity token use", &encode_identity(used));
+        assert_eq!(decode_identity(&key, &format_4("identity token use")).unwrap(), (of, used));
+        fuzz_record([encode_identity(used)], |bytes| decode_identity(&key, bytes), |(_, used)| encode_identity(*used));
+        for wrong in [&b"TI/acme"[..], b"TI/", b"TX/acme/x", &key[..key.len() - 1]] {
+            assert!(decode_identity(wrong, &encode_identity(used)).is_err());
+        }
     }
 }

@@ -20,6 +20,7 @@ pub const TOKENS_MAX: usize = 10_000;
 /// Concurrent sign-ins of one member; beyond that the oldest ends.
 pub const SIGN_INS_MAX: usize = 20;
 
+#[derive(Clone)]
 pub struct Token {
     pub kind: TokenKind,
     pub organization: Identifier,
@@ -45,17 +46,10 @@ pub struct Token {
 pub enum TokenKind {
     /// Created by a member, for programs.
     Api,
-    /// The sign-in of a browser. Always expires.
-    SignIn(SignInOrigin),
+    /// The sign-in of a browser, described in words for people. Always expires.
+    SignIn { client: String },
     /// For a CI job, in exchange for its identity token. Always expires. Its name is the job as its CI names it.
     Exchanged,
-}
-
-/// The origin of a sign-in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignInOrigin {
-    /// The browser, in words for people.
-    pub client: String,
 }
 
 /// How long sign-ins and invitations last.
@@ -102,53 +96,26 @@ impl TokenList {
 }
 
 impl Token {
-    pub(super) fn sign_in(
-        text: &TokenText,
-        organization: &Identifier,
-        user: UserId,
-        (origin, root): (SignInOrigin, Root),
-        now: Timestamp,
-        expires_at: Timestamp,
-    ) -> Self {
-        let new =
-            NewToken { organization: organization.clone(), user, name: String::new(), expires_at: Some(expires_at) };
-        let token = Self::new(text, user, new, now);
-        Self { kind: TokenKind::SignIn(origin), root, usage: Usage::since(Some(now)), ..token }
-    }
-
     pub fn is_api(&self) -> bool {
-        match self.kind {
-            TokenKind::Api => true,
-            TokenKind::SignIn(_) | TokenKind::Exchanged => false,
-        }
+        self.kind == TokenKind::Api
     }
 
     pub fn is_exchanged(&self) -> bool {
-        match self.kind {
-            TokenKind::Exchanged => true,
-            TokenKind::Api | TokenKind::SignIn(_) => false,
-        }
+        self.kind == TokenKind::Exchanged
     }
 
     pub fn is_sign_in(&self) -> bool {
-        self.origin().is_some()
+        self.client().is_some()
     }
 
-    /// The origin, if it is a sign-in.
-    pub fn origin(&self) -> Option<&SignInOrigin> {
-        match &self.kind {
-            TokenKind::Api | TokenKind::Exchanged => None,
-            TokenKind::SignIn(origin) => Some(origin),
-        }
+    /// The browser of a sign-in, in words for people.
+    pub fn client(&self) -> Option<&str> {
+        if let TokenKind::SignIn { client } = &self.kind { Some(client) } else { None }
     }
 
     pub(super) fn has_ended(&self, now: Timestamp, limits: SignInLimits) -> bool {
-        self.expires_at.is_some_and(|expires| expires <= now) || (self.is_sign_in() && self.is_idle(now, limits.idle))
-    }
-
-    fn is_idle(&self, now: Timestamp, idle: Duration) -> bool {
-        let since = self.usage.last_used_at().unwrap_or(self.created_at);
-        now.as_millis().saturating_sub(since.as_millis()) >= i64::try_from(idle.as_millis()).unwrap_or(i64::MAX)
+        let is_idle = || self.last_used_at().unwrap_or(self.created_at).after(limits.idle) <= now;
+        self.expires_at.is_some_and(|expires| expires <= now) || (self.is_sign_in() && is_idle())
     }
 
     pub(super) fn new(text: &TokenText, created_by: UserId, new: NewToken, now: Timestamp) -> Self {
@@ -167,26 +134,6 @@ impl Token {
             root: Root::None,
             made_in_browser: false,
             usage: Usage::since(None),
-        }
-    }
-
-    /// The same token with another root.
-    pub(super) fn with_root(&self, root: Root) -> Self {
-        Self {
-            kind: self.kind.clone(),
-            organization: self.organization.clone(),
-            id: self.id,
-            hash: self.hash,
-            user: self.user,
-            created_by: self.created_by,
-            name: self.name.clone(),
-            last_four: self.last_four.clone(),
-            created_at: self.created_at,
-            expires_at: self.expires_at,
-            bootstrap: self.bootstrap,
-            root,
-            made_in_browser: self.made_in_browser,
-            usage: Usage::since(self.last_used_at()),
         }
     }
 
@@ -218,6 +165,13 @@ impl Usage {
 
     pub fn is_unstored(&self) -> bool {
         self.last_used_millis.load(Ordering::Relaxed) != self.stored_millis.load(Ordering::Relaxed)
+    }
+}
+
+/// Counts as stored: whoever copies a token stores the copy.
+impl Clone for Usage {
+    fn clone(&self) -> Self {
+        Self::since(self.last_used_at())
     }
 }
 
@@ -311,19 +265,36 @@ impl Made {
     /// An admin with an operator's token sets up an organization: what they create outlives that token.
     pub fn with(maker: &Token) -> Self {
         match (&maker.kind, maker.root) {
-            (TokenKind::SignIn(_), root) => Self { root, in_browser: true },
+            (TokenKind::SignIn { .. }, root) => Self { root, in_browser: true },
             (TokenKind::Api, Root::Operator) if maker.expires_at.is_none() => Self::FREELY,
             (TokenKind::Api | TokenKind::Exchanged, _) => Self { root: Root::Token(maker.id), in_browser: false },
         }
     }
+}
 
-    /// The token that bounds the lifetime of what is created: the root, if it is a token that can expire.
-    pub fn bounded_by(self) -> Option<TokenId> {
-        match self.root {
-            Root::Token(id) => Some(id),
-            Root::None | Root::Operator | Root::Password | Root::Source(_) => None,
-        }
-    }
+/// Exchanges per identity token. A job exchanges it once per program that it runs, and renews it from time to time.
+pub const EXCHANGES_MAX: u32 = 20;
+/// Tokens of jobs that an organization has at a time, and also counted identity tokens: more jobs than run in an hour,
+/// few enough to keep in memory.
+pub const EXCHANGED_MAX: usize = 20_000;
+
+/// An identity token in an organization.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct IdentityKey {
+    pub organization: Identifier,
+    /// SHA-256 of the signed part of the token.
+    pub hash: [u8; 32],
+}
+
+/// How often an identity token of a CI was exchanged. Anyone who gets it, perhaps from a log, can use it like its job
+/// until it ends. So its uses are counted, through restarts too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct IdentityUse {
+    pub count: u32,
+    /// SHA-256 of the job's subject, as its CI writes it.
+    pub subject: [u8; 32],
+    /// When it ends: then nothing has to be counted any more.
+    pub until: Timestamp,
 }
 
 #[cfg(test)]
@@ -353,7 +324,7 @@ mod tests {
 
     #[test]
     fn what_is_made_with_a_credential_ends_with_it_or_with_its_root() {
-        let browser = || TokenKind::SignIn(SignInOrigin { client: "Firefox".to_owned() });
+        let browser = || TokenKind::SignIn { client: "Firefox".to_owned() };
         let source = Root::Source(SourceId::of_rule(&[]));
         let parent = Root::Token(TokenId(IdSeed([2; 12])));
         for root in [Root::Password, source, parent, Root::None] {
@@ -366,14 +337,11 @@ mod tests {
         }
         assert_eq!(Made::with(&token(TokenKind::Api, Root::Operator)), Made::FREELY);
         let passing = Token { expires_at: Some(NOW), ..token(TokenKind::Api, Root::Operator) };
-        assert_eq!(Made::with(&passing).bounded_by(), Some(passing.id));
+        assert_eq!(Made::with(&passing), Made { root: Root::Token(passing.id), in_browser: false });
     }
 
     #[test]
-    fn the_end_of_a_root_that_expires_bounds_what_is_made() {
-        let id = TokenId(IdSeed([2; 12]));
-        assert_eq!(Made { root: Root::Token(id), in_browser: true }.bounded_by(), Some(id));
-        assert_eq!(Made { root: Root::Password, in_browser: true }.bounded_by(), None);
+    fn the_earlier_end_is_the_one_that_comes_first() {
         let (soon, later) = (Some(NOW), Some(NOW.plus(1)));
         assert_eq!((earlier(soon, later), earlier(None, later), earlier(soon, None)), (soon, later, soon));
         assert_eq!(earlier(None, None), None);

@@ -84,11 +84,17 @@ impl TokenText {
     }
 
     pub fn hash(&self) -> TokenHash {
-        TokenHash(Sha256::digest(self.0.as_bytes()).into())
+        TokenHash::of(&self.0)
     }
 
     pub fn last_four(&self) -> &str {
         &self.0[self.0.len() - 4..]
+    }
+}
+
+impl TokenHash {
+    pub fn of(text: &str) -> Self {
+        Self(Sha256::digest(text).into())
     }
 }
 

@@ -46,7 +46,10 @@ impl Accounts {
         let creator = cause.by.map_or(new.user, |initiator| initiator.person.id);
         let made = self.changes.change(|(), committer| {
             self.check_still_permitted(cause, permission_for(cause, new.user))?;
-            let token = Arc::new(self.new_token(&text, creator, new, cause)?);
+            let (Made { root, in_browser }, bound) = self.made_by(cause)?;
+            let new = NewToken { expires_at: earlier(new.expires_at, bound), ..new };
+            let token = Token::new(&text, creator, new, cause.at);
+            let token = Arc::new(Token { root, made_in_browser: in_browser, ..token });
             self.member(&token.organization, token.user).ok_or(AccountsError::MemberNotFound)?;
             let used = self.tokens.count(&Counted::Api(token.organization.clone()));
             let share = MemberShare { total: TOKENS_MAX, used, is_admin: self.is_by_admin(cause) };
@@ -59,19 +62,6 @@ impl Accounts {
         });
         let (token, _held) = made.await?;
         Ok(OpenToken { token, text })
-    }
-
-    /// Sets the root, and an end that is not later than that of the root.
-    fn new_token(
-        &self,
-        text: &TokenText,
-        creator: UserId,
-        new: NewToken,
-        cause: Cause<'_>,
-    ) -> Result<Token, AccountsError> {
-        let (Made { root, in_browser }, bound) = self.made_by(cause)?;
-        let new = NewToken { expires_at: earlier(new.expires_at, bound), ..new };
-        Ok(Token { root, made_in_browser: in_browser, ..Token::new(text, creator, new, cause.at) })
     }
 
     /// Makes `text` a token of the organization's first admin, even if it was another member's. The bootstrap token of
@@ -125,16 +115,14 @@ impl Accounts {
     /// Drops expired tokens. Those with a root go immediately, since a client that creates many would fill the
     /// organization's share with them; others stay listed for a day. Returns how many.
     pub async fn sweep_tokens(&self, now: Timestamp) -> Result<usize, StoreError> {
-        let is_over = |token: &Token| {
+        self.drop_tokens(|token| {
             let listed = match token.root {
                 Root::None | Root::Operator | Root::Password => LISTED_MILLIS,
                 Root::Token(_) | Root::Source(_) => 0,
             };
             token.is_api() && token.expires_at.is_some_and(|expires| expires.plus(listed) <= now)
-        };
-        let over = self.tokens_where(is_over);
-        self.drop_tokens(&over).await?;
-        Ok(over.len())
+        })
+        .await
     }
 
     /// Stores when tokens were last used, where that has changed. Records no event.
@@ -265,17 +253,26 @@ impl Accounts {
         all
     }
 
-    /// Drops expired tokens, without an event.
-    pub(super) async fn drop_tokens(&self, tokens: &[Arc<Token>]) -> Result<(), StoreError> {
-        for part in tokens.chunks(stored::RECORDS_AT_ONCE) {
-            let dropping = self.changes.change(|(), committer| {
+    /// Drops tokens without an event. Returns how many.
+    pub(super) async fn drop_tokens(&self, is_over: impl Fn(&Token) -> bool) -> Result<usize, StoreError> {
+        self.change_each(&self.tokens_where(is_over), Change::drop_token).await
+    }
+
+    /// Changes something for each of these, a bounded number per batch. Returns how many they are.
+    pub(super) async fn change_each<T>(
+        &self,
+        all: &[T],
+        change_one: impl Fn(&mut Change, &T),
+    ) -> Result<usize, StoreError> {
+        for part in all.chunks(stored::RECORDS_AT_ONCE) {
+            let changed = self.changes.change(|(), committer| {
                 let mut change = Change::default();
-                part.iter().for_each(|token| change.drop_token(token));
+                part.iter().for_each(|one| change_one(&mut change, one));
                 self.hand_in(committer, change)
             });
-            dropping.await?;
+            changed.await?;
         }
-        Ok(())
+        Ok(all.len())
     }
 
     /// Adds to `change` the end of invitations, each given with the invited member.
@@ -332,7 +329,7 @@ impl Accounts {
                 if let Root::Token(id) = token.root
                     && let Some(root) = inherited(id)
                 {
-                    change.replace_token(Arc::new(token.with_root(root)));
+                    change.put_token(Arc::new(Token { root, ..(**token).clone() }));
                 }
             }
             self.hand_in(committer, change)?;

@@ -2,8 +2,8 @@
 
 use super::sweeping::{DAY, sweep};
 use super::*;
+use crate::archive::{ArchivedEvent, head_key, page_key};
 use crate::audit_archive::ArchiveFault;
-use crate::journal::{self, ArchivedEvent};
 use std::time::Duration;
 use store::journal::Page;
 
@@ -100,7 +100,7 @@ async fn many_security_events_of_one_class_push_out_only_their_own_and_age_has_i
 #[tokio::test]
 async fn what_is_done_to_the_archive_is_found() {
     let edit = |store: &MemoryStore, class, change: &dyn Fn(&mut Page)| {
-        let key = journal::page_key(&acme(), class, 0);
+        let key = page_key(&acme(), class, 0);
         let mut page = Page::decode(&store.get(&key).unwrap().unwrap()).unwrap();
         change(&mut page);
         let mut batch = Batch::default();
@@ -124,8 +124,8 @@ async fn what_is_done_to_the_archive_is_found() {
         (
             &|store| {
                 let mut batch = Batch::default();
-                batch.delete(journal::page_key(&acme(), class, 0));
-                batch.delete(journal::head_key(&acme(), class));
+                batch.delete(page_key(&acme(), class, 0));
+                batch.delete(head_key(&acme(), class));
                 store.commit(batch).unwrap();
             },
             ArchiveFault::NoEnd,

@@ -103,7 +103,7 @@ impl Access {
 
     /// Waits until the token expires or the clock should be checked again.
     async fn expiry(&self) {
-        let Some(expires) = self.caller.expires_at() else { return std::future::pending().await };
+        let Some(expires) = self.caller.expires_at else { return std::future::pending().await };
         let left = expires.as_millis().saturating_sub((self.realm.clock)().as_millis());
         let left = Duration::from_millis(u64::try_from(left).unwrap_or(0).max(1));
         tokio::time::sleep(left.min(EXPIRY_CHECKED_EVERY)).await;

@@ -9,7 +9,7 @@ async fn changes_through_the_api_hold_until_the_file_changes() {
     let file = [("admin", Role::Admin), ("ana", Role::Developer), ("ben", Role::Developer)];
     let accounts = start(&store, &file).await;
     let (ana, ben) = (user(&accounts, "ana"), user(&accounts, "ben"));
-    accounts.change_member(&acme(), ana, MemberUpdate::role(Role::Viewer), START).await.unwrap();
+    accounts.change_member(&acme(), ana, to_role(Role::Viewer), START).await.unwrap();
     accounts.remove_member(&acme(), ben, START).await.unwrap();
     accounts.add_member(member("cleo"), START, |_, _| ()).await.unwrap();
     let before = roles(&accounts).await;
@@ -74,7 +74,7 @@ async fn file_and_api_together_never_leave_an_organization_without_an_admin() {
     let store = Arc::new(MemoryStore::new());
     let accounts = start(&store, &[("admin", Role::Admin), ("ana", Role::Developer)]).await;
     let (admin, ana) = (user(&accounts, "admin"), user(&accounts, "ana"));
-    accounts.change_member(&acme(), ana, MemberUpdate::role(Role::Admin), START).await.unwrap();
+    accounts.change_member(&acme(), ana, to_role(Role::Admin), START).await.unwrap();
     accounts.remove_member(&acme(), admin, START).await.unwrap();
     // The file says nothing new about the admin, and demotes the only other one.
     let file = [("admin", Role::Admin), ("ana", Role::Viewer)];
@@ -82,8 +82,8 @@ async fn file_and_api_together_never_leave_an_organization_without_an_admin() {
     assert_eq!(roles(&restored).await, [("ana".to_owned(), Role::Viewer), ("admin".to_owned(), Role::Admin)]);
     assert_eq!(roles(&start(&store, &file).await).await, roles(&restored).await);
 
-    restored.change_member(&acme(), ana, MemberUpdate::role(Role::Admin), START).await.unwrap();
-    restored.change_member(&acme(), user(&restored, "admin"), MemberUpdate::role(Role::Viewer), START).await.unwrap();
+    restored.change_member(&acme(), ana, to_role(Role::Admin), START).await.unwrap();
+    restored.change_member(&acme(), user(&restored, "admin"), to_role(Role::Viewer), START).await.unwrap();
     let without = start(&store, &[("admin", Role::Admin)]).await;
     assert_eq!(roles(&without).await, [("admin".to_owned(), Role::Admin)]);
 }

@@ -12,7 +12,7 @@ async fn every_change_of_a_member_or_token_records_one_event_with_its_author() {
     let admin = initiator(&accounts, "admin");
     let cause = Cause::by(&admin, Timestamp::from_millis(7));
     let ana = accounts.add_member(member("ana"), cause, |_, _| ()).await.unwrap();
-    accounts.change_member(&acme(), ana.id, MemberUpdate::role(Role::Viewer), cause).await.unwrap();
+    accounts.change_member(&acme(), ana.id, to_role(Role::Viewer), cause).await.unwrap();
     let first = accounts.create_token(new(&accounts, "ana"), cause, |_, _| ()).await.unwrap();
     let second = accounts.create_token(new(&accounts, "ana"), cause, |_, _| ()).await.unwrap();
     accounts.revoke(&acme(), first.token.id, None, cause).await.unwrap();
@@ -42,11 +42,8 @@ async fn a_request_that_changes_nothing_records_no_event() {
     let accounts = open(&store, &["admin", "ana"]).await;
     let made = create(&accounts, "ana").await.unwrap();
     let before = told(&store);
-    accounts.change_member(&acme(), user(&accounts, "ana"), MemberUpdate::role(Role::Developer), START).await.unwrap();
-    accounts
-        .change_member(&acme(), user(&accounts, "admin"), MemberUpdate::role(Role::Viewer), START)
-        .await
-        .unwrap_err();
+    accounts.change_member(&acme(), user(&accounts, "ana"), to_role(Role::Developer), START).await.unwrap();
+    accounts.change_member(&acme(), user(&accounts, "admin"), to_role(Role::Viewer), START).await.unwrap_err();
     accounts.add_member(member("ana"), START, |_, _| ()).await.unwrap_err();
     revoke(&accounts, TokenId(IdSeed([1; 12]))).await.unwrap_err();
     accounts.authenticate(made.text.reveal(), NOW).unwrap();
@@ -63,7 +60,7 @@ async fn a_request_that_changes_nothing_records_no_event() {
 async fn a_file_that_declares_what_is_so_already_records_no_event() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin", "ana"]).await;
-    accounts.change_member(&acme(), user(&accounts, "ana"), MemberUpdate::role(Role::Viewer), START).await.unwrap();
+    accounts.change_member(&acme(), user(&accounts, "ana"), to_role(Role::Viewer), START).await.unwrap();
     let before = told(&store);
     let viewer = NewMember { role: Role::Viewer, ..member("ana") };
     Accounts::open(store.clone(), vec![member("admin"), viewer], NOW).await.unwrap();

@@ -2,7 +2,7 @@
 
 use super::events::{data, told};
 use super::*;
-use crate::auth::exchange_records::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey};
+use crate::auth::token::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey};
 use domain::EventType;
 
 const HOUR: i64 = 3_600_000;
@@ -190,7 +190,7 @@ async fn a_job_that_is_admin_does_not_stand_in_for_the_last_one() {
     let job = TrustedJob { role: Role::Admin, ..trusted_job(1) };
     let ci = exchange(&accounts, job, NOW).await.unwrap().token.user;
     let admin = user(&accounts, "admin");
-    let demoted = accounts.change_member(&acme(), admin, MemberUpdate::role(Role::Viewer), START).await;
+    let demoted = accounts.change_member(&acme(), admin, to_role(Role::Viewer), START).await;
     assert!(matches!(demoted, Err(AccountsError::LastAdmin)));
     assert_eq!(accounts.first_admin(&acme()), Some(admin));
     assert!(accounts.remove_member(&acme(), ci, START).await.is_ok());

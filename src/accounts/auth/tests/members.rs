@@ -38,7 +38,7 @@ async fn a_member_who_is_added_again_gets_a_new_id() {
     assert!(after.id > before.id && is_unknown(&accounts, &lost));
     assert!(accounts.member(&acme(), before.id).is_none());
     assert!(matches!(
-        accounts.change_member(&identifier("other"), after.id, MemberUpdate::role(Role::Admin), START).await,
+        accounts.change_member(&identifier("other"), after.id, to_role(Role::Admin), START).await,
         Err(AccountsError::MemberNotFound)
     ));
 }
@@ -100,7 +100,7 @@ async fn a_caller_demoted_or_removed_meanwhile_changes_nothing() {
         }
         let refusals = [
             accounts.add_member(member("evil"), cause, |_, _| ()).await.err(),
-            accounts.change_member(&acme(), ana, MemberUpdate::role(Role::Admin), cause).await.err(),
+            accounts.change_member(&acme(), ana, to_role(Role::Admin), cause).await.err(),
             accounts.remove_member(&acme(), ana, cause).await.err(),
             accounts.create_token(new(&accounts, "ana"), cause, |_, _| ()).await.err(),
             accounts.revoke(&acme(), token.token.id, None, cause).await.err(),
@@ -209,7 +209,7 @@ async fn add(accounts: &Accounts, name: &str, role: Role) -> Result<Arc<Member>,
 }
 
 async fn set_role(accounts: &Accounts, name: &str, role: Role) -> Result<MemberEntry, AccountsError> {
-    accounts.change_member(&acme(), user(accounts, name), MemberUpdate::role(role), START).await
+    accounts.change_member(&acme(), user(accounts, name), to_role(role), START).await
 }
 
 async fn remove(accounts: &Accounts, name: &str) -> Result<Arc<Member>, AccountsError> {
@@ -227,7 +227,7 @@ async fn a_caller_is_current_until_something_is_taken_away_or_their_token_expire
     let lasting = create(&accounts, "ana").await.unwrap();
     let caller = |open: &OpenToken| accounts.authenticate(open.text.reveal(), NOW).unwrap();
     let (passing_caller, lasting_caller) = (caller(&passing), caller(&lasting));
-    assert_eq!((passing_caller.expires_at(), lasting_caller.expires_at()), (Some(end), None));
+    assert_eq!((passing_caller.expires_at, lasting_caller.expires_at), (Some(end), None));
 
     let before = Timestamp::from_millis(end.as_millis() - 1);
     assert!(accounts.is_current(&passing_caller, || before) && !accounts.is_current(&passing_caller, || end));

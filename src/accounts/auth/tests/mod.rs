@@ -294,7 +294,7 @@ fn initiator(accounts: &Accounts, name: &str) -> Initiator {
 /// Registers a token that is not an API token.
 fn let_in(accounts: &Accounts, organization: &Identifier, user: UserId, id: TokenId) {
     let new = NewToken { organization: organization.clone(), user, name: "browser".to_owned(), expires_at: None };
-    let kind = TokenKind::SignIn(token::SignInOrigin { client: "test".to_owned() });
+    let kind = TokenKind::SignIn { client: "test".to_owned() };
     let token = Token { kind, id, ..Token::new(&TokenText::generate(), user, new, NOW) };
     accounts.tokens.insert(Arc::new(token));
 }
@@ -329,6 +329,10 @@ async fn with_tokens(count: usize) -> Arc<MemoryStore> {
         store.commit(batch).unwrap();
     }
     store
+}
+
+fn to_role(role: Role) -> MemberUpdate {
+    MemberUpdate { role: Some(role), ..MemberUpdate::default() }
 }
 
 fn user(accounts: &Accounts, name: &str) -> UserId {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::http::codes::Code;
 use crate::http::dto::{EndedByView, HolderView, LockView, Time, UserView, Written, end_reason};
 use crate::http::problem::{FieldError, OVERLOADED_RETRY_SECONDS, Problem};
-use accounts::auth::{AccountsError, Caller, Permission};
+use accounts::auth::{AccountsError, Caller, Permission, TooSoon};
 use accounts::secrets::SecretError;
 use delivery::registries::{FileFault, Refusal, SyncFailure};
 use domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Role, Session, SessionStatus, StageStatus};
@@ -111,6 +111,11 @@ impl From<AccountsError> for Problem {
             AccountsError::AboveProvider => Code::SsoAboveProvider.into(),
             AccountsError::PasswordIsName => Problem::invalid_field("password", "must be more than the member's name"),
             AccountsError::Crowded => Problem::overloaded("too many passwords are being checked"),
+            AccountsError::TooSoon(TooSoon(wait)) => {
+                // Rounded up, since an earlier attempt would be refused again.
+                let seconds = wait.as_secs() + 1;
+                Problem::new(Code::RateLimited, format!("{error}; try again in {seconds} s")).retry_after(seconds)
+            }
             // The token exchange explains these in its own words.
             AccountsError::ExchangedTooOften | AccountsError::NotForJobs | AccountsError::TooManyExchanged(_) => {
                 Code::InvalidGrant.into()

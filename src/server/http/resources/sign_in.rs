@@ -19,9 +19,7 @@ use crate::http::own_page::{self, Origin};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::request::RequestOrigin;
-use accounts::auth::{
-    AccountsError, Member, NewSignIn, OpenToken, Password, Permission, Proof, Token, TooSoon, Unproven, Visitor,
-};
+use accounts::auth::{AccountsError, Member, NewSignIn, OpenToken, Password, Permission, Proof, Token, Visitor};
 use domain::{Identifier, Malformed, Timestamp, TokenId};
 use events::Cause;
 use http1::Response;
@@ -98,13 +96,10 @@ pub async fn sign_in(mut call: Call) -> Answered {
         Some(_) => counted_stranger(&call)?,
     };
     let proven = match token {
-        Some(Given(token)) => accounts.prove_token(&token, now).map_err(Unproven::Refused),
+        Some(Given(token)) => accounts.prove_token(&token, now),
         None => accounts.prove_password(&organization, &name, text(password), by).await,
     };
-    let (member, proof) = proven.map_err(|unproven| {
-        note_refusal(&call, &organization);
-        refusal(unproven)
-    })?;
+    let (member, proof) = proven.inspect_err(|_| note_refusal(&call, &organization))?;
     let had_password = matches!(proof, Proof::Password(_));
     let signing_in = accounts.sign_in(&member, new_sign_in(&call, proof), now);
     let open = done_within(call.app.node.answer_timeout, LOOK, signing_in).await?;
@@ -145,15 +140,11 @@ pub async fn change_password(mut call: Call) -> Answered {
     let cause = Cause::by(&initiator, (access.realm.clock)());
     let changing = async {
         let changed = accounts.change_password(&access.caller, current, new_password, cause).await;
-        changed.map_err(|unproven| match unproven {
+        changed.map_err(|error| match error {
             // Not 401, which would mean that the browser is no longer signed in.
-            Unproven::Refused(AccountsError::InvalidCredentials) => {
-                Problem::invalid_field("currentPassword", "is wrong")
-            }
-            Unproven::Refused(AccountsError::PasswordIsName) => {
-                Problem::invalid_field("newPassword", "must be more than the member's name")
-            }
-            unproven => refusal(unproven),
+            AccountsError::InvalidCredentials => Problem::invalid_field("currentPassword", "is wrong"),
+            AccountsError::PasswordIsName => Problem::invalid_field("newPassword", "must be more than the member's name"),
+            error => error.into(),
         })
     };
     done_within::<_, Problem>(access.node.answer_timeout, LOOK, changing).await?;
@@ -238,7 +229,7 @@ fn visitor(call: &Call, origin: &Origin, organization: &str, name: &str) -> Resu
     let Some((text, account)) = text.zip(account) else { return counted_stranger(call) };
     match realm.accounts.known_browser(&account, text, (realm.clock)()) {
         Some(browser) => {
-            realm.accounts.attempts.by_known_browser(&account).map_err(too_soon)?;
+            realm.accounts.attempts.by_known_browser(&account).map_err(AccountsError::from)?;
             Ok(Visitor::KnownBrowser(browser))
         }
         None => counted_stranger(call),
@@ -261,7 +252,7 @@ fn knowing_browser(call: &Call, origin: &Origin, token: &Token, answer: Response
 
 fn count_attempt(call: &Call) -> Result<(), Problem> {
     let Some(address) = call.request.client_address() else { return Ok(()) };
-    call.app.realm.accounts.attempts.by_address(address).map_err(too_soon)
+    Ok(call.app.realm.accounts.attempts.by_address(address).map_err(AccountsError::from)?)
 }
 
 /// Access by a sign-in; tokens are refused.
@@ -287,20 +278,6 @@ fn signed_in(call: &Call, origin: &Origin, open: &OpenToken) -> Response {
     Response::no_content().with(SET_COOKIE, cookie)
 }
 
-fn refusal(unproven: Unproven) -> Problem {
-    match unproven {
-        Unproven::TooSoon(wait) => too_soon(wait),
-        Unproven::Refused(error) => error.into(),
-    }
-}
-
-fn too_soon(TooSoon(wait): TooSoon) -> Problem {
-    // Rounded up, since an earlier attempt would be refused again.
-    let seconds = wait.as_secs() + 1;
-    let detail = format!("there were too many attempts to sign in; try again in {seconds} s");
-    Problem::new(Code::RateLimited, detail).retry_after(seconds)
-}
-
 /// Logs no name, since people type passwords into that field.
 fn note_refusal(call: &Call, organization: &str) {
     let address = call.request.client_address();
@@ -320,7 +297,7 @@ view! {
         expires_at: Option<Time> = sign_in.expires_at.map(Time),
         /// Whether it is the requesting browser.
         current: bool = sign_in.id == current,
-        client: &'a str = sign_in.origin().map_or("", |origin| &origin.client),
+        client: &'a str = sign_in.client().unwrap_or_default(),
     }
 }
 
