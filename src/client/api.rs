@@ -2,29 +2,56 @@
 //! lists.
 
 use std::collections::HashSet;
-use std::fmt;
+use std::process::ExitCode;
 use std::time::Duration;
 
-use reqwest::{Method, Response};
+use reqwest::{Method, RequestBuilder, Response};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::arguments::{EnvironmentName, identifier};
 use super::connection::identity::IdentitySource;
-use super::connection::link::{self, Link, NoAnswer, RawAnswer};
+use super::connection::link::{Link, RawAnswer};
 use super::connection::options::{Options, Settings, variable};
-use super::connection::secret::Secret;
 use super::connection::tokens::{Exchange, TokenSource};
-use super::failure::{Failure, Problem};
-use super::retry::{self, Retrying, Trouble};
-use super::steady::Moment;
+use super::failure::{CallError, Failure};
+use super::output::text::harmless;
+use super::output::{Out, items_of, text_of};
+use super::retry::{Attempts, Retrying};
 
 /// For requests that do not wait for anything. A durable answer takes milliseconds; this is for a server in trouble.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// The same for a caller that repeats the request itself, and reports soon that the server does not answer.
+pub const SINGLE_ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Whose token it is.
+pub const CALLER: &str = "/api/v1/whoami";
 /// How many pipelines a hint lists.
 const PIPELINES_SHOWN: usize = 20;
 /// The server writes to a live stream at least every 15 s.
 const STREAM_SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// The arguments of a command that talks to the server.
+#[derive(clap::Args)]
+pub struct Connected<A: clap::Args> {
+    #[command(flatten)]
+    pub args: A,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+/// Those of a command that has no others.
+#[derive(clap::Args)]
+pub struct NoArgs {}
+
+impl<A: clap::Args> Connected<A> {
+    pub async fn run(
+        self,
+        command: impl AsyncFnOnce(A, &Api, &Out) -> Result<(), Failure>,
+    ) -> Result<ExitCode, Failure> {
+        let api = Api::connect(&self.options).await?;
+        command(self.args, &api, &self.options.out()).await.map(|()| ExitCode::SUCCESS)
+    }
+}
 
 /// A caller of the API.
 #[derive(Debug)]
@@ -65,49 +92,6 @@ pub struct Answer {
     pub date: Option<String>,
 }
 
-#[derive(Debug)]
-pub enum CallError {
-    /// The server refused.
-    Problem(Box<Problem>),
-    /// Unknown whether the request was executed, if it may have been sent.
-    NoAnswer(NoAnswer),
-    /// It could not be tried: no attempt was sent that may have been executed.
-    Failure(Failure),
-}
-
-impl CallError {
-    /// Whether the same request may succeed later, for callers that repeat it.
-    pub fn is_passing(&self) -> bool {
-        match self {
-            CallError::Problem(problem) => {
-                retry::is_retried(Trouble::Refused { status: problem.status, code: &problem.code }, true)
-            }
-            CallError::NoAnswer(no_answer) => !no_answer.is_untrusted,
-            CallError::Failure(_) => false,
-        }
-    }
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            CallError::Problem(problem) => write!(formatter, "{problem}"),
-            CallError::NoAnswer(no_answer) => formatter.write_str(&no_answer.words),
-            CallError::Failure(failure) => write!(formatter, "{failure}"),
-        }
-    }
-}
-
-impl From<CallError> for Failure {
-    fn from(error: CallError) -> Self {
-        match error {
-            CallError::Problem(problem) => (*problem).into(),
-            CallError::NoAnswer(NoAnswer { words, .. }) => Failure::Unreachable(words),
-            CallError::Failure(failure) => failure,
-        }
-    }
-}
-
 impl Api {
     pub async fn connect(options: &Options) -> Result<Self, Failure> {
         let settings = options.resolve()?;
@@ -116,12 +100,8 @@ impl Api {
         Self::connect_as(settings, identity).await
     }
 
-    /// Uses only the token in the settings.
-    pub async fn connect_with(settings: Settings) -> Result<Self, Failure> {
-        Self::connect_as(settings, None).await
-    }
-
-    async fn connect_as(settings: Settings, identity: Option<IdentitySource>) -> Result<Self, Failure> {
+    /// Uses the token in the settings, or else this identity.
+    pub async fn connect_as(settings: Settings, identity: Option<IdentitySource>) -> Result<Self, Failure> {
         let link = Link::new(&settings)?;
         let checked = |what: &str, name: Option<String>| match name {
             Some(name) => identifier(&name).map(Some).map_err(|rule| Failure::Usage(format!("{what} `{name}` {rule}"))),
@@ -129,17 +109,32 @@ impl Api {
         };
         let organization = checked("the organization", settings.organization)?;
         let pipeline = checked("the pipeline", settings.pipeline)?;
+        let tokens = match (settings.token, identity, organization.clone()) {
+            (Some(token), ..) => TokenSource::Fixed(token),
+            (None, Some(identity), Some(organization)) => {
+                TokenSource::Exchanged(Box::new(Exchange::new(identity, organization, link.clone(), settings.patience)))
+            }
+            (None, Some(_), None) => return Err(Failure::Usage(
+                "the identity token of a job does not say the organization; set LOCKKEEPER_ORGANIZATION, or give --org"
+                    .to_owned(),
+            )),
+            (None, None, _) => {
+                return Err(Failure::Denied(format!(
+                    "no token for {}; run `lockkeeper login`, or set LOCKKEEPER_TOKEN, or LOCKKEEPER_IDENTITY_TOKEN in a job of a CI",
+                    link.base()
+                )));
+            }
+        };
         let mut api = Self {
-            tokens: token_source(settings.token, identity, organization.as_deref(), &link, settings.patience)?,
+            tokens,
             link,
             organization: organization.clone().unwrap_or_default(),
             pipeline: OnceCell::new_with(pipeline),
             patience: settings.patience,
         };
         if organization.is_none() {
-            let caller = api.root_get("/api/v1/whoami").await?;
-            let id = caller.data["organization"]["id"].as_str().unwrap_or_default();
-            api.organization = identifier(id)
+            let caller = api.get(CALLER).await?.data;
+            api.organization = identifier(text_of(&caller["organization"], "id"))
                 .map_err(|_| Failure::Unreachable("the server does not say whose token it is".to_owned()))?;
         }
         Ok(api)
@@ -168,7 +163,7 @@ impl Api {
     pub async fn pipeline(&self) -> Result<&str, Failure> {
         let found = self.pipeline.get_or_try_init(|| async {
             let listed = self.get("/pipelines?limit=100").await?;
-            let ids: Vec<&str> = listed.data.as_array().into_iter().flatten().filter_map(|pipeline| pipeline["id"].as_str()).collect();
+            let ids: Vec<&str> = items_of(&listed.data).iter().filter_map(|pipeline| pipeline["id"].as_str()).collect();
             match ids[..] {
                 [only] => Ok(only.to_owned()),
                 [] => Err(Failure::NotFound(format!("the organization {} has no pipelines", self.organization))),
@@ -203,11 +198,6 @@ impl Api {
         Ok(self.send(self.call(Method::GET, path)).await?)
     }
 
-    /// By its full path, for resources outside organizations.
-    pub async fn root_get(&self, path: &str) -> Result<Answer, Failure> {
-        Ok(self.send(Call { path: path.to_owned(), ..self.call(Method::GET, "") }).await?)
-    }
-
     pub async fn post(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
         Ok(self.send(Call { body: Some(body.clone()), key: Some(new_key()), ..self.call(Method::POST, path) }).await?)
     }
@@ -220,11 +210,28 @@ impl Api {
         Ok(self.send(self.call(Method::DELETE, path)).await?)
     }
 
-    /// A request for a path below the organization, with the given options.
+    /// Asks once more for a resource whose last answer had this ETag. The answer comes after its next change, or after
+    /// this many seconds. Without an ETag it comes immediately, since an earlier change would be missed otherwise.
+    pub async fn poll(
+        &self,
+        path: &str,
+        etag: Option<&str>,
+        seconds: u64,
+        patience: Duration,
+    ) -> Result<Answer, CallError> {
+        let seconds = if etag.is_some() { seconds } else { 0 };
+        let within = if patience.is_zero() { SINGLE_ANSWER_WITHIN } else { ANSWER_WITHIN };
+        let call = self.call(Method::GET, &format!("{path}?waitSeconds={seconds}"));
+        let headers = etag.map(|etag| ("If-None-Match", etag.to_owned())).into_iter().collect();
+        self.send(Call { headers, patience, timeout: within + Duration::from_secs(seconds), ..call }).await
+    }
+
+    /// A request with the given options. The path is below the organization, or complete, like [`CALLER`].
     pub fn call(&self, method: Method, path: &str) -> Call {
+        let root = path.starts_with("/api/");
         Call {
             method,
-            path: format!("/api/v1/organizations/{}{path}", self.organization),
+            path: if root { path.to_owned() } else { format!("/api/v1/organizations/{}{path}", self.organization) },
             body: None,
             key: None,
             headers: Vec::new(),
@@ -239,59 +246,47 @@ impl Api {
         let asked_to_wait = call.path.contains("waitSeconds=");
         let waits = if asked_to_wait { String::new() } else { format!("waiting for an answer of {}", self.url()) };
         let retrying = Retrying::new(call.patience, waits);
-        tokio::select! {
-            answer = self.insist(&call, &retrying) => answer,
-            never = retrying.show() => match never {},
-        }
+        retrying.during(self.insist(&call, &retrying)).await
+    }
+
+    /// For a stream, which the caller reopens itself.
+    pub fn retrying(&self) -> Retrying {
+        Retrying::new(self.patience, format!("waiting for an answer of {}", self.url()))
     }
 
     async fn insist(&self, call: &Call, retrying: &Retrying) -> Result<Answer, CallError> {
         // Another PATCH could undo a change made in between; the other methods describe the final state.
         let repeatable = call.key.is_some() || !matches!(call.method, Method::POST | Method::PATCH);
-        let began = Moment::now();
+        let mut attempts = Attempts::new(call.patience);
         // An attempt that may have been executed.
         let mut unsure = None;
-        for attempt in 0.. {
+        loop {
             let error = match self.send_once(call, retrying).await {
                 Ok(answer) => return Ok(answer),
                 Err(CallError::Failure(failure)) => return Err(unsure.unwrap_or(CallError::Failure(failure))),
                 Err(error) => error,
             };
-            let (trouble, retry_after) = match &error {
-                CallError::Problem(problem) => {
-                    (Trouble::Refused { status: problem.status, code: &problem.code }, problem.retry_after)
-                }
-                CallError::NoAnswer(no_answer) if no_answer.is_untrusted => return Err(error),
-                CallError::NoAnswer(no_answer) if no_answer.maybe_sent => (Trouble::NoAnswer, None),
-                CallError::NoAnswer(_) => (Trouble::NoConnection, None),
-                CallError::Failure(_) => return Err(error),
-            };
-            let pause = retry::pause(attempt, retry_after, rand::random());
-            let spent = Moment::now().since(began);
-            if !retry::is_retried(trouble, repeatable) || spent + pause > call.patience {
-                return Err(error);
-            }
+            let pause = attempts.pause(error.retry_after()).filter(|_| error.is_passing(repeatable));
+            let Some(pause) = pause else { return Err(error) };
             retrying.failed(error.to_string());
-            if !matches!(trouble, Trouble::NoConnection) {
+            if !matches!(error, CallError::NoConnection(_)) {
                 unsure = Some(error);
             }
             tokio::time::sleep(pause).await;
         }
-        unreachable!("attempts end by an answer, or by patience")
     }
 
     async fn send_once(&self, call: &Call, retrying: &Retrying) -> Result<Answer, CallError> {
         let token = self.tokens.token(retrying).await.map_err(CallError::Failure)?;
-        let raw = self.link.send(self.request(call, token.reveal())).await.map_err(CallError::NoAnswer)?;
+        let mut raw = self.link.send(self.request(call, token.reveal())).await?;
         if raw.status == 401 && self.tokens.renew(&token, retrying).await.map_err(CallError::Failure)? {
             let token = self.tokens.token(retrying).await.map_err(CallError::Failure)?;
-            let raw = self.link.send(self.request(call, token.reveal())).await.map_err(CallError::NoAnswer)?;
-            return read(raw);
+            raw = self.link.send(self.request(call, token.reveal())).await?;
         }
         read(raw)
     }
 
-    fn request(&self, call: &Call, token: &str) -> reqwest::RequestBuilder {
+    fn request(&self, call: &Call, token: &str) -> RequestBuilder {
         let mut request = self.link.request(call.method.clone(), &call.path).bearer_auth(token).timeout(call.timeout);
         if let Some(key) = &call.key {
             request = request.header("Idempotency-Key", key);
@@ -313,37 +308,20 @@ impl Api {
         last_event_id: Option<&str>,
         retrying: &Retrying,
     ) -> Result<Stream, CallError> {
-        self.open_stream(&self.call(Method::GET, path).path, last_event_id, retrying).await
-    }
-
-    /// By its full path, for resources outside organizations.
-    pub async fn root_stream(&self, path: &str, last_event_id: Option<&str>) -> Result<Stream, CallError> {
-        self.open_stream(path, last_event_id, &Retrying::silent()).await
-    }
-
-    async fn open_stream(
-        &self,
-        path: &str,
-        last_event_id: Option<&str>,
-        retrying: &Retrying,
-    ) -> Result<Stream, CallError> {
         let token = self.tokens.token(retrying).await.map_err(CallError::Failure)?;
-        let mut request = self.link.request(Method::GET, path).bearer_auth(token.reveal());
+        let path = self.call(Method::GET, path).path;
+        let mut request = self.link.request(Method::GET, &path).bearer_auth(token.reveal());
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);
         }
         let opened = tokio::time::timeout(ANSWER_WITHIN, self.link.open(request)).await;
-        let late = || NoAnswer::lost(format!("{} did not answer in time", self.url()));
-        let response = opened.map_err(|_| CallError::NoAnswer(late()))?.map_err(CallError::NoAnswer)?;
+        let response = opened.map_err(|_| self.link.late())??;
         if response.status().is_success() {
             return Ok(Stream { response, link: self.link.clone() });
         }
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let body = response.bytes().await.map(|bytes| bytes.to_vec()).unwrap_or_default();
-        Err(match read(RawAnswer { status, headers, body }) {
-            Err(error) => error,
-            Ok(_) => CallError::NoAnswer(late()),
-        })
+        Err(read(RawAnswer { status, headers, body }).err().unwrap_or_else(|| self.link.late()))
     }
 }
 
@@ -363,36 +341,9 @@ impl Stream {
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, CallError> {
         match tokio::time::timeout(STREAM_SILENCE_MAX, self.response.chunk()).await {
             Ok(Ok(piece)) => Ok(piece.map(|bytes| bytes.to_vec())),
-            Ok(Err(error)) => Err(CallError::NoAnswer(self.link.no_answer(&error))),
-            Err(_) => {
-                let words = format!("{} has gone silent", self.link.base());
-                Err(CallError::NoAnswer(NoAnswer::lost(words)))
-            }
+            Ok(Err(error)) => Err(self.link.no_answer(&error)),
+            Err(_) => Err(CallError::NoAnswer(format!("{} has gone silent", self.link.base()))),
         }
-    }
-}
-
-fn token_source(
-    token: Option<Secret>,
-    identity: Option<IdentitySource>,
-    organization: Option<&str>,
-    link: &Link,
-    patience: Duration,
-) -> Result<TokenSource, Failure> {
-    match (token, identity, organization) {
-        (Some(token), ..) => Ok(TokenSource::Fixed(token)),
-        (None, Some(identity), Some(organization)) => {
-            let exchange = Exchange::new(identity, organization.to_owned(), link.clone(), patience);
-            Ok(TokenSource::Exchanged(Box::new(exchange)))
-        }
-        (None, Some(_), None) => Err(Failure::Usage(
-            "the identity token of a job does not say the organization; set LOCKKEEPER_ORGANIZATION, or give --org"
-                .to_owned(),
-        )),
-        (None, None, _) => Err(Failure::Denied(format!(
-            "no token for {}; run `lockkeeper login`, or set LOCKKEEPER_TOKEN, or LOCKKEEPER_IDENTITY_TOKEN in a job of a CI",
-            link.base()
-        ))),
     }
 }
 
@@ -410,15 +361,7 @@ fn read(raw: RawAnswer) -> Result<Answer, CallError> {
         etag: text("etag"),
         date: text("date"),
     };
-    let problem = || {
-        let content_type = link::content_type(&raw.headers);
-        CallError::Problem(Box::new(Problem::read(
-            raw.status,
-            content_type,
-            link::retry_after(&raw.headers),
-            &raw.body,
-        )))
-    };
+    let problem = || CallError::Problem(Box::new(raw.problem()));
     match raw.status {
         204 | 304 => Ok(answer),
         200..=299 => {
@@ -432,10 +375,23 @@ fn read(raw: RawAnswer) -> Result<Answer, CallError> {
         300..=399 => {
             let to = text("location").unwrap_or_default();
             let words = format!("the server answers with a redirect to {to}; use the address that it leads to");
-            Err(CallError::Failure(Failure::Unreachable(super::output::text::harmless(&words))))
+            Err(CallError::Failure(Failure::Unreachable(harmless(&words))))
         }
         _ => Err(problem()),
     }
+}
+
+/// Without the members that are null, which are not given.
+pub fn given(mut body: Value) -> Value {
+    if let Value::Object(members) = &mut body {
+        members.retain(|_, value| !value.is_null());
+    }
+    body
+}
+
+/// `?name=value&…`
+pub fn query<'a>(pairs: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    format!("?{}", form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish())
 }
 
 /// The server's maximum.
@@ -444,21 +400,21 @@ const PAGE: usize = 100;
 pub const ITEMS_MAX: usize = 10_000;
 
 /// A whole list, up to [`ITEMS_MAX`].
-pub async fn list_all(api: &Api, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
-    list_first(api, path, query, ITEMS_MAX).await
+pub async fn list_all(api: &Api, path: &str, filter: &[(&str, String)]) -> Result<Value, Failure> {
+    list_first(api, path, filter, ITEMS_MAX).await
 }
 
 /// The first `count` items of a list. Changes at its beginning meanwhile shift its pages: then an item may come twice,
 /// and the second is dropped, but no item is missed that existed all the time.
-pub async fn list_first(api: &Api, path: &str, query: &[(&str, String)], count: usize) -> Result<Value, Failure> {
+pub async fn list_first(api: &Api, path: &str, filter: &[(&str, String)], count: usize) -> Result<Value, Failure> {
     let mut items: Vec<Value> = Vec::new();
     let mut seen = HashSet::new();
     let mut offset = 0;
     while items.len() < count {
         let limit = PAGE.min(count - items.len());
-        let mut text = form_urlencoded::Serializer::new(String::new());
-        text.extend_pairs(query).append_pair("limit", &limit.to_string()).append_pair("offset", &offset.to_string());
-        let Value::Array(page) = api.get(&format!("{path}?{}", text.finish())).await?.data else { break };
+        let page = [("limit", limit.to_string()), ("offset", offset.to_string())];
+        let path = format!("{path}{}", query(filter.iter().cloned().chain(page)));
+        let Value::Array(page) = api.get(&path).await?.data else { break };
         let got = page.len();
         offset += got;
         items.extend(page.into_iter().filter(|item| seen.insert(item.to_string())));

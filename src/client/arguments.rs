@@ -85,17 +85,9 @@ fn parse(text: &str, now: Timestamp) -> Result<Timestamp, String> {
     if let Ok(at) = text.parse() {
         return Ok(at);
     }
-    let rule = || "must be a time like 2026-11-15T10:03:00Z, or how long ago, like 90s, 15m, 2h or 3d".to_owned();
-    let unit = text.chars().next_back().ok_or_else(rule)?;
-    let seconds = match unit {
-        's' => 1,
-        'm' => 60,
-        'h' => 60 * 60,
-        'd' => 24 * 60 * 60,
-        _ => return Err(rule()),
-    };
-    let count: u32 = text[..text.len() - 1].parse().map_err(|_| rule())?;
-    now.checked_sub(SignedDuration::from_secs(i64::from(count) * seconds)).map_err(|_| rule())
+    let ago = parts(text).and_then(|seconds| i64::try_from(seconds).ok());
+    ago.and_then(|seconds| now.checked_sub(SignedDuration::from_secs(seconds)).ok())
+        .ok_or_else(|| "must be a time like 2026-11-15T10:03:00Z, or how long ago, like 90s, 15m, 2h or 3d".to_owned())
 }
 
 #[cfg(test)]

@@ -72,8 +72,7 @@ pub async fn run(command: impl Future<Output = Result<ExitCode, Failure>>) -> Re
     if !WANTED.load(Ordering::Relaxed) {
         return command.await;
     }
-    let mut signals =
-        Signals::ending().map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
+    let mut signals = Signals::ending()?;
     let mut command = pin!(command);
     tokio::select! {
         biased;

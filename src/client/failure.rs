@@ -4,10 +4,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::holders;
-use super::output::text::harmless;
+use super::output::text::{after_colon, harmless, items_of, shown_of, text_of};
 
 /// The end of every command's help: examples, and the exit codes.
 macro_rules! client_help {
@@ -63,8 +63,22 @@ impl Failure {
     pub fn of_signal(signal: i32) -> Self {
         Failure::Exit(u8::try_from(128 + signal).unwrap_or(u8::MAX))
     }
+}
 
-    fn words(&self) -> &str {
+/// The result of a deployment; none while it goes on.
+pub fn deployment_result(deployment: &Value) -> Option<Result<(), Failure>> {
+    let how = match text_of(deployment, "status") {
+        "succeeded" => return Some(Ok(())),
+        "failed" => "failed",
+        "cancelled" => "was cancelled",
+        _ => return None,
+    };
+    let (commit, why) = (shown_of(deployment, "commitId"), after_colon(deployment, "error"));
+    Some(Err(Failure::Failed(format!("the deployment of {commit} {how}{why}"))))
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Failure::Usage(words)
             | Failure::NotFound(words)
@@ -73,15 +87,9 @@ impl Failure {
             | Failure::Denied(words)
             | Failure::LockLost(words)
             | Failure::WaitedInVain(words)
-            | Failure::Failed(words) => words,
-            Failure::OutputClosed | Failure::Exit(_) => "",
+            | Failure::Failed(words) => formatter.write_str(words),
+            Failure::OutputClosed | Failure::Exit(_) => Ok(()),
         }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.words())
     }
 }
 
@@ -91,10 +99,10 @@ impl From<Problem> for Failure {
             return Failure::Unreachable(problem.to_string());
         }
         let words = problem.to_string();
+        if let Some(words) = problem.lost_lock() {
+            return Failure::LockLost(words);
+        }
         match (problem.status, problem.code.as_str()) {
-            (409, "session_overridden" | "session_expired" | "session_released") => {
-                Failure::LockLost(holders::lost_in_words(&problem.body).unwrap_or(words))
-            }
             (409, "environment_locked") => Failure::Locked(holders::locked_in_words(&problem.body).unwrap_or(words)),
             (409, "environment_resetting") => Failure::Locked(words),
             (400 | 422, _) => Failure::Usage(words),
@@ -109,17 +117,61 @@ impl From<Problem> for Failure {
     }
 }
 
-impl fmt::Display for Problem {
-    /// The detail, which says what to do, with each fault of a field on a separate line.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.errors.len() > 1 {
-            formatter.write_str("the server does not accept this:")?;
-            for error in &self.errors {
-                write!(formatter, "\n  {} {}", harmless(&error.field), harmless(&error.message))?;
-            }
-            return Ok(());
+/// Why a request brought no result.
+#[derive(Debug, Clone)]
+pub enum CallError {
+    /// The server refused.
+    Problem(Box<Problem>),
+    /// There was no connection, so nothing was sent.
+    NoConnection(String),
+    /// Unknown whether the request was executed.
+    NoAnswer(String),
+    /// It could not be tried, and another attempt would fail too.
+    Failure(Failure),
+}
+
+impl CallError {
+    /// Whether the same request may succeed later. `repeatable`: it changes nothing, or its key marks it as the same one.
+    pub fn is_passing(&self, repeatable: bool) -> bool {
+        match self {
+            CallError::Problem(problem) => match (problem.status, problem.code.as_str()) {
+                (409, "idempotency_key_in_flight") | (429, _) => true,
+                // From a proxy, or from a server that is stopping: it may have been executed.
+                (502..=504, _) => repeatable,
+                (_, _) => false,
+            },
+            CallError::NoConnection(_) => true,
+            CallError::NoAnswer(_) => repeatable,
+            CallError::Failure(_) => false,
         }
-        formatter.write_str(&harmless(&self.detail))
+    }
+
+    /// When the server wants to be asked again.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            CallError::Problem(problem) => problem.retry_after,
+            CallError::NoConnection(_) | CallError::NoAnswer(_) | CallError::Failure(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CallError::Problem(problem) => write!(formatter, "{problem}"),
+            CallError::NoConnection(words) | CallError::NoAnswer(words) => formatter.write_str(words),
+            CallError::Failure(failure) => write!(formatter, "{failure}"),
+        }
+    }
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Problem(problem) => (*problem).into(),
+            CallError::NoConnection(words) | CallError::NoAnswer(words) => Failure::Unreachable(words),
+            CallError::Failure(failure) => failure,
+        }
     }
 }
 
@@ -133,52 +185,55 @@ pub struct Problem {
     pub code: String,
     /// For people: the reason, and what to do next.
     pub detail: String,
-    pub errors: Vec<FieldError>,
     /// When to try again.
     pub retry_after: Option<Duration>,
-    /// All members of the answer, such as `holder`.
-    pub body: Map<String, Value>,
+    /// The whole answer, with members such as `holder`.
+    pub body: Value,
 }
 
-#[derive(Debug, Clone)]
-pub struct FieldError {
-    pub field: String,
-    pub message: String,
+impl fmt::Display for Problem {
+    /// The detail, which says what to do, with each fault of a field on a separate line.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let listed = items_of(&self.body["errors"]).iter();
+        let errors = listed.filter_map(|error| Some((error["field"].as_str()?, error["message"].as_str()?)));
+        let errors: Vec<(&str, &str)> = errors.collect();
+        if errors.len() < 2 {
+            return formatter.write_str(&harmless(&self.detail));
+        }
+        formatter.write_str("the server does not accept this:")?;
+        errors
+            .iter()
+            .try_for_each(|(field, message)| write!(formatter, "\n  {} {}", harmless(field), harmless(message)))
+    }
 }
 
 impl Problem {
     pub fn read(status: u16, content_type: &str, retry_after: Option<Duration>, body: &[u8]) -> Self {
-        let fields = match serde_json::from_slice(body) {
-            Ok(Value::Object(fields)) => fields,
-            Ok(_) | Err(_) => Map::new(),
-        };
-        let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::to_owned);
-        let (Some(code), Some(detail)) = (text("code"), text("detail")) else {
-            return Self::foreign(status, content_type, retry_after, body);
-        };
-        let listed = fields.get("errors").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let errors = listed.iter().filter_map(|error| {
-            let text = |name: &str| error.get(name).and_then(Value::as_str).map(str::to_owned);
-            Some(FieldError { field: text("field")?, message: text("message")? })
-        });
-        let errors = errors.collect();
-        let seconds = fields.get("retryAfterSeconds").and_then(Value::as_u64).map(Duration::from_secs);
-        Self { status, code, detail, errors, retry_after: retry_after.or(seconds), body: fields }
-    }
-
-    fn foreign(status: u16, content_type: &str, retry_after: Option<Duration>, body: &[u8]) -> Self {
+        let fields: Value = serde_json::from_slice(body).unwrap_or_default();
+        if let (Some(code), Some(detail)) = (fields["code"].as_str(), fields["detail"].as_str()) {
+            let (code, detail) = (code.to_owned(), detail.to_owned());
+            let seconds = fields["retryAfterSeconds"].as_u64().map(Duration::from_secs);
+            return Self { status, code, detail, retry_after: retry_after.or(seconds), body: fields };
+        }
         let shown = visible_text(&String::from_utf8_lossy(body));
         let shown = if shown.is_empty() { content_type.to_owned() } else { shown };
         let detail = format!(
             "the answer with status {status} is not Lockkeeper's: {shown}; check the address, and what stands between here \
              and the server"
         );
-        Self { status, code: String::new(), detail, errors: Vec::new(), retry_after, body: Map::new() }
+        Self { status, code: String::new(), detail, retry_after, body: Value::Null }
     }
 
     /// Whether the answer is from Lockkeeper itself.
     pub fn is_ours(&self) -> bool {
         !self.code.is_empty()
+    }
+
+    /// The words for a session that has ended and no longer holds the lock, if that is the reason.
+    pub fn lost_lock(&self) -> Option<String> {
+        let is_lost = matches!(self.code.as_str(), "session_overridden" | "session_expired" | "session_released");
+        let words = || holders::lost_in_words(&self.body).unwrap_or_else(|| self.to_string());
+        (self.status == 409 && is_lost).then(words)
     }
 }
 
@@ -271,6 +326,29 @@ mod tests {
     fn a_page_is_shown_by_its_words() {
         let page = "<!doctype html><html><head><title>502 Bad Gateway</title></head>\n<body>nginx</body></html>";
         assert_eq!(visible_text(page), "502 Bad Gateway nginx");
+    }
+
+    fn refused(status: u16, code: &str) -> CallError {
+        let body = json!({ "status": status, "code": code, "detail": "why" }).to_string();
+        CallError::Problem(Box::new(Problem::read(status, "application/problem+json", None, body.as_bytes())))
+    }
+
+    #[test]
+    fn nothing_is_sent_twice_that_could_be_executed_twice() {
+        for error in [CallError::NoAnswer(String::new()), refused(503, ""), refused(504, "")] {
+            assert!(error.is_passing(true) && !error.is_passing(false), "{error:?}");
+        }
+        assert!(CallError::NoConnection(String::new()).is_passing(false));
+        assert!(refused(429, "rate_limited").is_passing(false));
+    }
+
+    #[test]
+    fn a_refusal_that_stays_is_not_repeated() {
+        for (status, code) in
+            [(400, "invalid_parameter"), (404, "x"), (409, "environment_locked"), (500, "internal_error")]
+        {
+            assert!(!refused(status, code).is_passing(true), "{code}");
+        }
     }
 
     #[test]

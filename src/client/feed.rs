@@ -9,12 +9,11 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::api::{Api, CallError, Stream};
-use super::failure::Failure;
+use super::api::{Api, Stream};
+use super::failure::{CallError, Failure};
 use super::output::text::{Style, harmless};
-use super::output::{Out, times};
+use super::output::{Out, text_of, times};
 use super::retry::{self, Retrying};
-use super::steady::Moment;
 
 /// The server writes at least a comment every 15 seconds. A connection that is silent for longer is dead, even if
 /// proxies keep it open.
@@ -55,11 +54,9 @@ impl<'a> Feed<'a> {
     /// `path` is that of the stream, with its filters. The stream contains every event after this returns. The first
     /// connection is tried for as long as a request.
     pub async fn open(api: &'a Api, path: String) -> Result<Self, Failure> {
-        let retrying = Retrying::new(api.patience(), format!("waiting for an answer of {}", api.url()));
-        let stream = tokio::select! {
-            stream = first_stream(api, &path, &retrying) => stream?,
-            never = retrying.show() => match never {},
-        };
+        let retrying = api.retrying();
+        let opening = retry::insist(api.patience(), &retrying, || api.stream(&path, None, &retrying));
+        let stream = retrying.during(opening).await?;
         drop(retrying);
         let last = stream.header("last-event-id").map(str::to_owned);
         let state = State::Open { stream: Box::new(stream), heard_at: Instant::now() };
@@ -70,10 +67,14 @@ impl<'a> Feed<'a> {
     pub async fn next(&mut self) -> Result<News, Failure> {
         loop {
             if let Some(frame) = self.frames.pop_front() {
-                if let Some(news) = self.told_by(frame) {
-                    return Ok(news);
+                self.last = frame.id.or(self.last.take());
+                if frame.event == "reset" {
+                    return Ok(News::Gap);
                 }
-                continue;
+                match serde_json::from_str(&frame.data) {
+                    Ok(event) => return Ok(News::Event(event)),
+                    Err(_) => continue,
+                }
             }
             match &mut self.state {
                 State::Open { stream, heard_at } => {
@@ -81,14 +82,12 @@ impl<'a> Feed<'a> {
                     let cut = match heard {
                         Ok(Ok(Some(piece))) => {
                             *heard_at = Instant::now();
-                            match self.parser.push(&piece) {
-                                Ok(frames) => {
-                                    self.attempt = 0;
-                                    self.frames.extend(frames);
-                                    continue;
-                                }
-                                Err(FrameTooLong) => "the server sent an event without an end".to_owned(),
+                            if let Some(frames) = self.parser.push(&piece) {
+                                self.attempt = 0;
+                                self.frames.extend(frames);
+                                continue;
                             }
+                            "the server sent an event without an end".to_owned()
                         }
                         Ok(Ok(None)) => format!("{} closed the event stream", self.api.url()),
                         Ok(Err(error)) => Failure::from(error).to_string(),
@@ -111,7 +110,7 @@ impl<'a> Feed<'a> {
                         self.state = State::Open { stream: Box::new(stream), heard_at: Instant::now() };
                         return Ok(News::Back);
                     }
-                    Err(error) if error.is_passing() => {
+                    Err(error) if error.is_passing(true) => {
                         self.pause();
                         return Ok(News::Cut(Failure::from(error).to_string()));
                     }
@@ -127,33 +126,6 @@ impl<'a> Feed<'a> {
         self.attempt = self.attempt.saturating_add(1);
         self.state = State::Pausing { until: Instant::now() + pause };
     }
-
-    fn told_by(&mut self, frame: Frame) -> Option<News> {
-        if frame.id.is_some() {
-            self.last = frame.id;
-        }
-        if frame.event == "reset" {
-            return Some(News::Gap);
-        }
-        serde_json::from_str(&frame.data).ok().map(News::Event)
-    }
-}
-
-async fn first_stream(api: &Api, path: &str, retrying: &Retrying) -> Result<Stream, Failure> {
-    let (began, mut attempt) = (Moment::now(), 0);
-    loop {
-        let error = match api.stream(path, None, retrying).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => error,
-        };
-        let pause = retry::pause(attempt, None, rand::random());
-        if !error.is_passing() || Moment::now().since(began) + pause > api.patience() {
-            return Err(error.into());
-        }
-        retrying.failed(error.to_string());
-        tokio::time::sleep(pause).await;
-        attempt += 1;
-    }
 }
 
 /// The longest event: far more than the server writes, and too little to fill a machine's memory.
@@ -168,9 +140,6 @@ struct Frame {
     data: String,
 }
 
-#[derive(Debug, PartialEq, Eq)]
-struct FrameTooLong;
-
 /// Server-sent events, parsed from pieces: keeps the unfinished line and event between them.
 #[derive(Default)]
 struct Parser {
@@ -179,13 +148,13 @@ struct Parser {
 }
 
 impl Parser {
-    /// The events that this piece completes.
-    fn push(&mut self, piece: &[u8]) -> Result<Vec<Frame>, FrameTooLong> {
+    /// The events that this piece completes; `None` if one is too long.
+    fn push(&mut self, piece: &[u8]) -> Option<Vec<Frame>> {
         let mut frames = Vec::new();
         for part in piece.split_inclusive(|byte| *byte == b'\n') {
             self.line.extend_from_slice(part);
             if self.line.len() + self.frame.data.len() > FRAME_BYTES_MAX {
-                return Err(FrameTooLong);
+                return None;
             }
             if part.ends_with(b"\n") {
                 let line = std::mem::take(&mut self.line);
@@ -193,7 +162,7 @@ impl Parser {
                 frames.extend(self.take_line(line.trim_end_matches(['\r', '\n'])));
             }
         }
-        Ok(frames)
+        Some(frames)
     }
 
     /// The event that this line completes, if any: an empty line after data.
@@ -237,7 +206,7 @@ pub struct EventWords {
 
 impl EventWords {
     pub fn of(event: &Value) -> Self {
-        let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
+        let text = |name: &str| text_of(event, name).to_owned();
         let place = match (event["pipelineId"].as_str(), event["envName"].as_str()) {
             (Some(pipeline), Some(environment)) => format!("{pipeline}/{environment}"),
             (pipeline, environment) => pipeline.or(environment).unwrap_or_default().to_owned(),
@@ -335,7 +304,7 @@ mod tests {
     fn an_event_without_an_end_is_refused() {
         let mut parser = Parser::default();
         let piece = [b'x'; 4096];
-        let refused = (0..=FRAME_BYTES_MAX / piece.len()).any(|_| parser.push(&piece).is_err());
+        let refused = (0..=FRAME_BYTES_MAX / piece.len()).any(|_| parser.push(&piece).is_none());
         assert!(refused);
     }
 

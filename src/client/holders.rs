@@ -1,29 +1,29 @@
 //! The holder of an environment in words, with time and reason: for refusals, tables and progress.
 
 use jiff::Timestamp;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::output::text::harmless;
-use super::output::times;
+use super::output::{text_of, times};
 
 /// The context of a holder in one line of text.
 const CONTEXT_SHOWN_MAX: usize = 80;
 
 /// The holders in `409 environment_locked`, by name or by label.
-pub fn locked_in_words(problem: &Map<String, Value>) -> Option<String> {
+pub fn locked_in_words(problem: &Value) -> Option<String> {
     let now = Timestamp::now();
-    let queue = match problem.get("queueLength").and_then(Value::as_u64) {
+    let queue = match problem["queueLength"].as_u64() {
         Some(0) | None => String::new(),
         Some(1) => "; 1 session waits".to_owned(),
         Some(length) => format!("; {length} sessions wait"),
     };
-    if let Some(holder) = problem.get("holder").filter(|holder| !holder.is_null()) {
-        return Some(format!("locked: {}{queue}", holder_in_words(holder, now)?));
+    if !problem["holder"].is_null() {
+        return Some(format!("locked: {}{queue}", holder_in_words(&problem["holder"], now)?));
     }
-    let holders = problem.get("holders")?.as_array()?;
+    let holders = problem["holders"].as_array()?;
     let mut words = format!("all environments with these labels are locked{queue}");
     for holder in holders {
-        let name = harmless(holder.get("envName")?.as_str()?);
+        let name = harmless(holder["envName"].as_str()?);
         words.push_str(&format!("\n  {name}: {}", holder_in_words(holder, now)?));
     }
     Some(words)
@@ -31,35 +31,28 @@ pub fn locked_in_words(problem: &Map<String, Value>) -> Option<String> {
 
 /// `ana has held it for 3 min ("PR 412"), expires in 9 min`.
 pub fn holder_in_words(holder: &Value, now: Timestamp) -> Option<String> {
-    let name = harmless(holder.get("user")?.get("name")?.as_str()?);
-    let held = times::since(holder.get("claimedAt")?.as_str()?, now)?;
-    let expires = match holder.get("expiresAt").and_then(Value::as_str).and_then(|at| times::until(at, now)) {
+    let name = harmless(holder["user"]["name"].as_str()?);
+    let held = times::since(text_of(holder, "claimedAt"), now)?;
+    let expires = match times::until(text_of(holder, "expiresAt"), now) {
         Some(left) => format!("expires in {left} unless extended"),
         None => "never expires by itself".to_owned(),
     };
-    Some(format!("{name} has held it for {held}{}, {expires}", context_in_words(holder)))
-}
-
-fn context_in_words(holder: &Value) -> String {
-    match holder.get("context").and_then(Value::as_str) {
-        None | Some("") => String::new(),
-        Some(context) => {
-            let context = harmless(context);
-            match context.char_indices().nth(CONTEXT_SHOWN_MAX) {
-                Some((cut, _)) => format!(" ({}…)", &context[..cut]),
-                None => format!(" ({context})"),
-            }
-        }
-    }
+    let context = harmless(text_of(holder, "context"));
+    let context = match context.char_indices().nth(CONTEXT_SHOWN_MAX) {
+        Some((cut, _)) => format!(" ({}…)", &context[..cut]),
+        None if context.is_empty() => String::new(),
+        None => format!(" ({context})"),
+    };
+    Some(format!("{name} has held it for {held}{context}, {expires}"))
 }
 
 /// Who ended a session that no longer holds the lock, and when. The fields are the same in a session and in problems
 /// such as `session_overridden`.
-pub fn lost_in_words(ended: &Map<String, Value>) -> Option<String> {
-    let at = ended.get("endedAt")?.as_str()?;
+pub fn lost_in_words(ended: &Value) -> Option<String> {
+    let at = ended["endedAt"].as_str()?;
     let ago = times::since(at, Timestamp::now())?;
-    let by = ended.get("endedBy").and_then(|by| by.get("name")).and_then(Value::as_str).map(harmless);
-    let status = ended.get("code").or_else(|| ended.get("lockStatus")).and_then(Value::as_str)?;
+    let by = ended["endedBy"]["name"].as_str().map(harmless);
+    let status = ended.get("code").or_else(|| ended.get("lockStatus"))?.as_str()?;
     let how = match (status.trim_start_matches("session_"), by) {
         ("overridden", Some(by)) => format!("{by} force-claimed the environment"),
         ("overridden", None) => "somebody force-claimed the environment".to_owned(),
@@ -68,6 +61,11 @@ pub fn lost_in_words(ended: &Map<String, Value>) -> Option<String> {
         (_, _) => "the session was released".to_owned(),
     };
     Some(format!("the lock is lost: {how} {ago} ago, at {}", harmless(at)))
+}
+
+/// The same for a session of which that may not be known.
+pub fn end_in_words(session: &Value) -> String {
+    lost_in_words(session).unwrap_or_else(|| "the session has ended".to_owned())
 }
 
 #[cfg(test)]
@@ -100,7 +98,7 @@ mod tests {
     fn of_a_pool_each_holder_is_named() {
         let holder = json!({ "envName": "review-3", "user": { "name": "ben" }, "claimedAt": "2026-11-15T10:00:00Z" });
         let problem = json!({ "holder": null, "holders": [holder], "queueLength": 2 });
-        let words = locked_in_words(problem.as_object().unwrap()).unwrap();
+        let words = locked_in_words(&problem).unwrap();
         assert!(
             words.starts_with("all environments with these labels are locked; 2 sessions wait\n  review-3: ben"),
             "{words}"
@@ -110,7 +108,7 @@ mod tests {
     #[test]
     fn a_lost_lock_names_its_taker() {
         let problem = json!({ "code": "session_overridden", "endedAt": "2026-11-15T10:00:00.000Z", "endedBy": { "name": "ben" } });
-        let words = lost_in_words(problem.as_object().unwrap()).unwrap();
+        let words = lost_in_words(&problem).unwrap();
         assert!(words.starts_with("the lock is lost: ben force-claimed the environment "), "{words}");
         assert!(words.ends_with(" ago, at 2026-11-15T10:00:00.000Z"), "{words}");
     }

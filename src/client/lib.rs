@@ -2,7 +2,7 @@
 //! so that a small program without it can be built for CI images (`--no-default-features` of `lockkeeper`).
 //!
 //! From top to bottom: `commands` → `run`, `watch`, `logs` → `acquire`, `feed` → `api`, `eval` → `signals` →
-//! `connection` → `retry`, `steady`, `arguments`, `failure` → `holders` → `output`.
+//! `connection` → `retry` → `failure`, `steady`, `arguments` → `holders` → `output`.
 
 pub mod api;
 pub mod commands;
@@ -10,14 +10,13 @@ pub mod connection;
 pub mod eval;
 pub mod failure;
 pub mod output;
+pub mod retry;
 
 mod acquire;
-mod alone;
 mod arguments;
 mod feed;
 mod holders;
 mod logs;
-mod retry;
 mod run;
 mod signals;
 mod steady;
@@ -25,7 +24,10 @@ mod watch;
 
 use std::process::ExitCode;
 
-pub use alone::run as run_alone;
+use clap::{CommandFactory, Parser, Subcommand};
+
+use self::commands::{audit, secrets};
+
 pub use commands::Command;
 pub use failure::Failure;
 pub use run::hidden;
@@ -50,4 +52,45 @@ pub fn report(failure: &Failure) -> ExitCode {
         output::note(&format!("lockkeeper: {failure}"));
     }
     ExitCode::from(failure.code())
+}
+
+#[derive(Parser)]
+#[command(
+    name = "lockkeeper",
+    version,
+    about = "Claims ephemeral environments from a Lockkeeper server, and deploys to them",
+    after_help = "This is the client alone. Examples:\n  lockkeeper login --url https://lockkeeper.example\n  \
+                  lockkeeper envs --pipeline web"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: AloneCommand,
+}
+
+#[derive(Subcommand)]
+// There is a single value, which is read once.
+#[allow(clippy::large_enum_variant)]
+enum AloneCommand {
+    #[command(flatten)]
+    Plain(Command),
+    /// Manage the secrets of deployments: list, set, delete
+    #[command(subcommand)]
+    Secrets(secrets::Command),
+    /// Verify the recorded events
+    #[command(subcommand)]
+    Audit(audit::Command),
+}
+
+/// The program without the server.
+pub fn run_alone() -> ExitCode {
+    // Internal commands.
+    if let Some(code) = hidden() {
+        return code;
+    }
+    let command = match eval::parse::<Arguments>().command {
+        AloneCommand::Plain(command) => command,
+        AloneCommand::Secrets(command) => Command::Secrets(command),
+        AloneCommand::Audit(command) => Command::Audit(command),
+    };
+    run(command, Arguments::command())
 }

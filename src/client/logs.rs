@@ -2,18 +2,15 @@
 //! restarts of the server. Unchanged when piped; on a terminal with its stages, and with control sequences removed.
 
 use std::convert::Infallible;
-use std::time::Duration;
 
-use reqwest::Method;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::api::{ANSWER_WITHIN, Api, CallError};
-use super::failure::Failure;
-use super::output::text::{Style, harmless};
-use super::output::{Out, note, reader_gone, text_of, times};
-use super::retry::{self, Retrying};
-use super::steady::Moment;
+use super::api::{Api, query};
+use super::failure::{CallError, Failure};
+use super::output::text::{Style, harmless, is_turning};
+use super::output::{Out, items_of, note, reader_gone, text_of, times};
+use super::retry::{Attempts, Retrying};
 
 /// The longest line of a log as JSON; the server's own limit is far lower.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -29,50 +26,43 @@ pub struct LogQuery {
 
 impl LogQuery {
     fn path(&self, offset: u64) -> String {
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.append_pair("format", "json").append_pair("offset", &offset.to_string());
-        if self.follow {
-            query.append_pair("follow", "true");
-        }
-        for (name, value) in [("stage", &self.stage), ("step", &self.step)] {
-            value.iter().for_each(|value| {
-                query.append_pair(name, value);
-            });
-        }
-        format!("/deployments/{}/logs?{}", self.deployment, query.finish())
+        let wanted = [
+            ("format", Some("json".to_owned())),
+            ("offset", Some(offset.to_string())),
+            ("follow", self.follow.then(|| "true".to_owned())),
+            ("stage", self.stage.clone()),
+            ("step", self.step.clone()),
+        ];
+        let wanted = wanted.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        format!("/deployments/{}/logs{}", self.deployment, query(wanted))
     }
 }
 
 /// Prints the log. If it is followed, returns the deployment after its end.
 pub async fn print(api: &Api, query: &LogQuery, printer: &mut Printer) -> Result<Option<Value>, Failure> {
+    let retrying = api.retrying();
+    let reading = retrying.during(read(api, query, printer, &retrying));
     if !query.follow {
-        return read(api, query, printer).await;
+        return reading.await;
     }
     // The log of a deployment that waits for an approval is silent, so report the wait.
     tokio::select! {
-        ended = read(api, query, printer) => ended,
+        ended = reading => ended,
         never = announce(api, &query.deployment) => match never {},
         () = reader_gone() => Err(Failure::OutputClosed),
     }
 }
 
-async fn read(api: &Api, query: &LogQuery, printer: &mut Printer) -> Result<Option<Value>, Failure> {
-    let retrying = Retrying::new(api.patience(), format!("waiting for an answer of {}", api.url()));
-    tokio::select! {
-        ended = read_on(api, query, printer, &retrying) => ended,
-        never = retrying.show() => match never {},
-    }
-}
-
-async fn read_on(
+async fn read(
     api: &Api,
     query: &LogQuery,
     printer: &mut Printer,
     retrying: &Retrying,
 ) -> Result<Option<Value>, Failure> {
-    let mut patience = WaitPolicy::new(api, retrying);
+    // Counted from the last answer of the server.
+    let mut attempts = Attempts::new(api.patience());
     loop {
-        match read_once(api, query, printer, &mut patience).await {
+        match read_once(api, query, printer, retrying, &mut attempts).await {
             Ok(()) if !query.follow => {
                 printer.finish()?;
                 return Ok(None);
@@ -85,17 +75,16 @@ async fn read_on(
                 }
                 // The server is stopping or has just restarted: continue at the same position.
                 retrying.failed(format!("{} closed the log before the deployment ended", api.url()));
-                patience.pause().await;
+                attempts.wait().await;
             }
-            Err(ReadError::Output(failure)) => return Err(failure),
-            Err(ReadError::Call(error)) => patience.bear(error).await?,
+            Err(error) => {
+                let pause = attempts.pause(error.retry_after()).filter(|_| error.is_passing(true));
+                let Some(pause) = pause else { return Err(error.into()) };
+                retrying.failed(error.to_string());
+                tokio::time::sleep(pause).await;
+            }
         }
     }
-}
-
-enum ReadError {
-    Call(CallError),
-    Output(Failure),
 }
 
 /// Reads until the stream ends.
@@ -103,57 +92,26 @@ async fn read_once(
     api: &Api,
     query: &LogQuery,
     printer: &mut Printer,
-    patience: &mut WaitPolicy<'_>,
-) -> Result<(), ReadError> {
-    let mut stream = api.stream(&query.path(printer.next), None, patience.retrying).await.map_err(ReadError::Call)?;
-    patience.renew();
+    retrying: &Retrying,
+    attempts: &mut Attempts,
+) -> Result<(), CallError> {
+    let mut stream = api.stream(&query.path(printer.next), None, retrying).await?;
+    retrying.succeeded();
+    attempts.restart();
     let mut unfinished: Vec<u8> = Vec::new();
-    while let Some(piece) = stream.next().await.map_err(ReadError::Call)? {
+    while let Some(piece) = stream.next().await? {
+        attempts.restart();
         unfinished.extend_from_slice(&piece);
         if let Some(end) = unfinished.iter().rposition(|byte| *byte == b'\n') {
-            printer.print(&unfinished[..=end]).map_err(ReadError::Output)?;
+            printer.print(&unfinished[..=end]).map_err(CallError::Failure)?;
             unfinished.drain(..=end);
         }
         if unfinished.len() > LINE_BYTES_MAX {
             let words = "the server sent a line of a log without an end".to_owned();
-            return Err(ReadError::Output(Failure::Unreachable(words)));
+            return Err(CallError::Failure(Failure::Unreachable(words)));
         }
     }
     Ok(())
-}
-
-/// Failures are tolerated for as long as a request is repeated, counted from the last answer of the server.
-struct WaitPolicy<'a> {
-    retrying: &'a Retrying,
-    all: Duration,
-    answered: Moment,
-    attempt: u32,
-}
-
-impl<'a> WaitPolicy<'a> {
-    fn new(api: &Api, retrying: &'a Retrying) -> Self {
-        Self { retrying, all: api.patience(), answered: Moment::now(), attempt: 0 }
-    }
-
-    fn renew(&mut self) {
-        self.retrying.succeeded();
-        (self.answered, self.attempt) = (Moment::now(), 0);
-    }
-
-    async fn pause(&mut self) {
-        tokio::time::sleep(retry::pause(self.attempt, None, rand::random())).await;
-        self.attempt = self.attempt.saturating_add(1);
-    }
-
-    /// Waits before the next attempt, or fails if there should be none.
-    async fn bear(&mut self, error: CallError) -> Result<(), Failure> {
-        if !error.is_passing() || Moment::now().since(self.answered) > self.all {
-            return Err(error.into());
-        }
-        self.retrying.failed(error.to_string());
-        self.pause().await;
-        Ok(())
-    }
 }
 
 /// A line as the server sends it.
@@ -170,14 +128,13 @@ struct Line {
     partial: bool,
 }
 
-type Section = (Option<String>, Option<String>, Option<u32>);
-
 /// Prints lines, and tracks the position for resuming.
 pub struct Printer {
     out: Out,
     /// Whether each line begins with its time and its step.
     times: bool,
-    section: Option<Section>,
+    /// Stage, step and attempt of the last line.
+    section: Option<(Option<String>, Option<String>, Option<u32>)>,
     /// The number of the next line.
     pub next: u64,
     /// Whether the last line is incomplete.
@@ -252,20 +209,16 @@ const WAIT_SECONDS: u64 = 50;
 
 /// Prints on stderr when the followed deployment waits for an approval, for as long as it is polled.
 async fn announce(api: &Api, deployment: &str) -> Infallible {
-    let mut etag: Option<String> = None;
-    let (mut announced, mut attempt) = (String::new(), 0);
+    let path = format!("/deployments/{deployment}");
+    let (mut etag, mut announced) = (None::<String>, String::new());
+    let mut attempts = Attempts::new(api.patience());
     loop {
-        let wait = if etag.is_some() { WAIT_SECONDS } else { 0 };
-        let mut call = api.call(Method::GET, &format!("/deployments/{deployment}?waitSeconds={wait}"));
-        call.timeout = ANSWER_WITHIN + Duration::from_secs(WAIT_SECONDS);
-        call.headers.extend(etag.clone().map(|etag| ("If-None-Match", etag)));
-        let Ok(answer) = api.send(call).await else {
+        let Ok(answer) = api.poll(&path, etag.as_deref(), WAIT_SECONDS, api.patience()).await else {
             // Failures are reported by the log itself; this is optional.
-            tokio::time::sleep(retry::pause(attempt, None, rand::random())).await;
-            attempt = attempt.saturating_add(1);
+            attempts.wait().await;
             continue;
         };
-        attempt = 0;
+        attempts.restart();
         if let Some((stage, approval)) = pending(&answer.data)
             && approval != announced
         {
@@ -278,7 +231,7 @@ async fn announce(api: &Api, deployment: &str) -> Infallible {
 
 /// The waiting stage and its approval.
 fn pending(deployment: &Value) -> Option<(&str, &str)> {
-    let stages = deployment["stages"].as_array()?;
+    let stages = items_of(&deployment["stages"]);
     let waiting = stages.iter().find(|stage| text_of(&stage["approval"], "status") == "pending")?;
     Some((text_of(waiting, "name"), text_of(waiting, "approvalId")))
 }
@@ -303,7 +256,7 @@ fn shown(line: &str, colour: bool) -> String {
                 }
             }
             '\t' => text.push('\t'),
-            _ if turns(character) => text.push(char::REPLACEMENT_CHARACTER),
+            _ if is_turning(character) => text.push(char::REPLACEMENT_CHARACTER),
             _ if character.is_control() => {}
             _ => text.push(character),
         }
@@ -312,11 +265,6 @@ fn shown(line: &str, colour: bool) -> String {
         text.push_str("\u{1b}[0m");
     }
     text
-}
-
-/// Characters that change the direction of the text around them.
-fn turns(character: char) -> bool {
-    matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Splits the text after an escape character: the colour without its `[`, if it is one, and the rest of the line.

@@ -1,11 +1,12 @@
-//! When a request is sent again, after which pause, and what a terminal shows meanwhile: the reason and the remaining
-//! time. The rule is pure: time and chance come from the caller.
+//! After which pause a request is sent again, for how long, and what a terminal shows meanwhile: the reason and the
+//! remaining time.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
 use std::time::Duration;
 
-use super::output::{draw_line, stderr_is_drawn_on, times, wipe_line};
+use super::failure::CallError;
+use super::output::{StatusLine, times};
 use super::steady::Moment;
 
 /// The longest first pause; each limit is at most twice the previous one.
@@ -19,32 +20,6 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Beyond this the pause does not grow anyway.
 const DOUBLINGS_MAX: u32 = 10;
 
-/// Why an attempt brought no result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble<'a> {
-    /// Nothing was sent.
-    NoConnection,
-    /// It may have been executed, or not.
-    NoAnswer,
-    Refused {
-        status: u16,
-        code: &'a str,
-    },
-}
-
-/// `repeatable`: the request changes nothing, or its key marks it as the same one.
-pub fn is_retried(trouble: Trouble<'_>, repeatable: bool) -> bool {
-    match trouble {
-        Trouble::NoConnection => true,
-        Trouble::NoAnswer => repeatable,
-        Trouble::Refused { status: 409, code: "idempotency_key_in_flight" } => true,
-        // From a proxy, or from a server that is stopping: it may have been executed.
-        Trouble::Refused { status: 502..=504, .. } => repeatable,
-        Trouble::Refused { status: 429, .. } => true,
-        Trouble::Refused { .. } => false,
-    }
-}
-
 /// The pause before the next attempt: full jitter under a limit that doubles, so that clients disconnected by a restart
 /// of the server do not all return at the same moment. `chance` is from 0 to 1; `attempt` counts from 0.
 pub fn pause(attempt: u32, retry_after: Option<Duration>, chance: f64) -> Duration {
@@ -57,6 +32,57 @@ pub fn pause(attempt: u32, retry_after: Option<Duration>, chance: f64) -> Durati
     }
 }
 
+/// The attempts of one request, or of one that waits for news. Pauses grow until there is an answer.
+#[derive(Debug)]
+pub struct Attempts {
+    patience: Duration,
+    since: Moment,
+    failed: u32,
+}
+
+impl Attempts {
+    pub fn new(patience: Duration) -> Self {
+        Self { patience, since: Moment::now(), failed: 0 }
+    }
+
+    /// The server has answered: patience starts again.
+    pub fn restart(&mut self) {
+        *self = Self::new(self.patience);
+    }
+
+    /// The pause before the next attempt; none if patience would be over by then.
+    pub fn pause(&mut self, retry_after: Option<Duration>) -> Option<Duration> {
+        let pause = pause(self.failed, retry_after, rand::random());
+        self.failed = self.failed.saturating_add(1);
+        Some(pause).filter(|pause| Moment::now().since(self.since) + *pause <= self.patience)
+    }
+
+    /// Waits before the next attempt, whatever patience says.
+    pub async fn wait(&mut self) {
+        tokio::time::sleep(pause(self.failed, None, rand::random())).await;
+        self.failed = self.failed.saturating_add(1);
+    }
+}
+
+/// Tries until it succeeds, patience is over, or another attempt would not help.
+pub async fn insist<T>(
+    patience: Duration,
+    retrying: &Retrying,
+    attempt: impl AsyncFn() -> Result<T, CallError>,
+) -> Result<T, CallError> {
+    let mut attempts = Attempts::new(patience);
+    loop {
+        let error = match attempt().await {
+            Ok(result) => return Ok(result),
+            Err(error) => error,
+        };
+        let pause = attempts.pause(error.retry_after()).filter(|_| error.is_passing(true));
+        let Some(pause) = pause else { return Err(error) };
+        retrying.failed(error.to_string());
+        tokio::time::sleep(pause).await;
+    }
+}
+
 /// Most answers come sooner, and nothing flickers.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
@@ -65,18 +91,16 @@ const SHOWN_EVERY: Duration = Duration::from_secs(1);
 pub struct Retrying {
     patience: Duration,
     until: Cell<Moment>,
-    terminal: bool,
+    line: StatusLine,
     /// Empty: nothing to show.
     why: RefCell<String>,
-    drawn: Cell<bool>,
 }
 
 impl Retrying {
     /// Without patience nothing is shown: the caller reports failures itself.
     pub fn new(patience: Duration, why: String) -> Self {
-        let terminal = !patience.is_zero() && stderr_is_drawn_on();
         let until = Cell::new(Moment::now().plus(patience));
-        Self { patience, until, terminal, why: RefCell::new(why), drawn: Cell::new(false) }
+        Self { patience, until, line: StatusLine::on_stderr(), why: RefCell::new(why) }
     }
 
     /// Shows nothing.
@@ -92,23 +116,23 @@ impl Retrying {
     pub fn succeeded(&self) {
         self.why.borrow_mut().clear();
         self.until.set(Moment::now().plus(self.patience));
-        self.wipe();
+        self.line.wipe();
     }
 
-    fn wipe(&self) {
-        if self.drawn.take() {
-            wipe_line();
+    /// Shows the reason while this work takes long.
+    pub async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::select! {
+            result = work => result,
+            never = self.show() => match never {},
         }
     }
 
-    /// Runs until it is dropped.
-    pub async fn show(&self) -> Infallible {
+    async fn show(&self) -> Infallible {
         loop {
             tokio::time::sleep(SHOWN_EVERY).await;
             let why = self.why.borrow();
-            if self.terminal && !why.is_empty() {
-                draw_line(&line(&why, self.until.get().since(Moment::now())));
-                self.drawn.set(true);
+            if self.line.terminal && !self.patience.is_zero() && !why.is_empty() {
+                self.line.draw(&line(&why, self.until.get().since(Moment::now())));
             }
         }
     }
@@ -117,12 +141,6 @@ impl Retrying {
 /// The duration comes first, since a narrow terminal cuts off the end.
 fn line(why: &str, left: Duration) -> String {
     format!("trying for {} more: {why}", times::span(left))
-}
-
-impl Drop for Retrying {
-    fn drop(&mut self) {
-        self.wipe();
-    }
 }
 
 #[cfg(test)]
@@ -142,26 +160,6 @@ mod tests {
         assert_eq!(pause(0, Some(Duration::from_secs(7)), 0.0), Duration::from_secs(7));
         assert!(pause(9, Some(Duration::from_secs(7)), 1.0) < Duration::from_secs(8));
         assert!(pause(0, Some(Duration::MAX), 1.0) < Duration::from_secs(61));
-    }
-
-    #[test]
-    fn nothing_is_sent_twice_that_could_be_executed_twice() {
-        let unsure =
-            [Trouble::NoAnswer, Trouble::Refused { status: 503, code: "" }, Trouble::Refused { status: 504, code: "" }];
-        for trouble in unsure {
-            assert!(is_retried(trouble, true) && !is_retried(trouble, false), "{trouble:?}");
-        }
-        assert!(is_retried(Trouble::NoConnection, false));
-        assert!(is_retried(Trouble::Refused { status: 429, code: "rate_limited" }, false));
-    }
-
-    #[test]
-    fn a_refusal_that_stays_is_not_repeated() {
-        for (status, code) in
-            [(400, "invalid_parameter"), (404, "x"), (409, "environment_locked"), (500, "internal_error")]
-        {
-            assert!(!is_retried(Trouble::Refused { status, code }, true), "{code}");
-        }
     }
 
     #[test]

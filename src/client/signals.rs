@@ -7,6 +7,8 @@ use std::task::Poll;
 use rustix::process::Signal as Named;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::failure::Failure;
+
 /// They end the wait for a lock, and are passed on to a running command.
 const ENDING: [Named; 4] = [Named::TERM, Named::INT, Named::HUP, Named::QUIT];
 /// Passed on as well.
@@ -19,9 +21,13 @@ pub struct Signals {
 
 impl Signals {
     /// The signals that end the wait for a lock. Call it inside a runtime.
-    pub fn ending() -> io::Result<Self> {
+    pub fn ending() -> Result<Self, Failure> {
+        Self::of(&ENDING).map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))
+    }
+
+    pub fn of(wanted: &[Named]) -> io::Result<Self> {
         let mut signals = Self { listened: Vec::new() };
-        signals.listen(&ENDING)?;
+        signals.listen(wanted)?;
         Ok(signals)
     }
 

@@ -1,28 +1,28 @@
 //! The claim itself: requests the lock, waits in the queue, shows progress on stderr, since stdout is the command's,
 //! and confirms that it holds the lock.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
 
-use form_urlencoded::Serializer;
 use jiff::Timestamp;
 use reqwest::Method;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::session::{Acquired, Fate, Session, Standing, fate, heartbeat};
-use crate::api::{Answer, Api, Call, CallError, new_key};
-use crate::failure::Failure;
-use crate::output::text::harmless;
-use crate::output::{draw_line, note, stderr_is_drawn_on, text_of, times, wipe_line};
+use crate::api::{Answer, Api, Call, SINGLE_ANSWER_WITHIN, given, new_key, query};
+use crate::arguments::EnvironmentName;
+use crate::failure::{CallError, Failure};
+use crate::holders;
+use crate::output::text::{harmless, shown_of};
+use crate::output::{StatusLine, note, text_of, times};
+use crate::retry::Attempts;
 use crate::signals::Signals;
 use crate::steady::Moment;
-use crate::{holders, retry};
 
 /// A third of the time within which the server expects a poll.
 const POLL_SECONDS: u64 = 20;
-/// The time for an answer, in addition to the requested wait.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Short: the holder's name is only displayed.
 const HOLDER_WITHIN: Duration = Duration::from_secs(5);
 /// A user who gives up does not want to wait. If giving back fails, the lease ends the claim.
@@ -49,6 +49,18 @@ pub enum Target {
 }
 
 impl Target {
+    /// The given environment, or any with these labels, and its pipeline.
+    pub async fn of(
+        api: &Api,
+        environment: Option<EnvironmentName>,
+        labels: Vec<(String, String)>,
+    ) -> Result<(String, Self), Failure> {
+        match environment {
+            Some(given) => Ok((api.pipeline_of(&given).await?.to_owned(), Self::Environment(given.name))),
+            None => Ok((api.pipeline().await?.to_owned(), Self::Any(labels))),
+        }
+    }
+
     /// In words for people.
     pub fn words(&self) -> String {
         match self {
@@ -63,31 +75,28 @@ impl Target {
 }
 
 impl Request {
+    /// The environment, or with `Target::Any` all of the pipeline.
     fn path(&self) -> String {
         let of_pipeline = format!("/pipelines/{}/ephemeral-environments", self.pipeline);
         match &self.target {
-            Target::Environment(name) => format!("{of_pipeline}/{name}/sessions"),
-            Target::Any(_) => format!("{of_pipeline}/sessions"),
+            Target::Environment(name) => format!("{of_pipeline}/{name}"),
+            Target::Any(_) => of_pipeline,
         }
     }
 
     fn body(&self) -> Value {
-        let mut body = Map::new();
-        let mut set = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
-        set("commitId", self.commit.clone().map(Value::from));
-        set("context", self.context.clone().map(Value::from));
-        set("ttlSeconds", self.ttl_seconds.map(Value::from));
-        set("priority", self.priority.map(Value::from));
-        set("queue", Some(json!(true)).filter(|_| !self.wait.is_zero()));
-        match &self.target {
-            Target::Environment(_) => {}
-            Target::Any(labels) => {
-                let labels: Map<String, Value> =
-                    labels.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
-                set("labels", Some(labels.into()));
-            }
-        }
-        body.into()
+        let labels: Option<BTreeMap<_, _>> = match &self.target {
+            Target::Environment(_) => None,
+            Target::Any(labels) => Some(labels.iter().cloned().collect()),
+        };
+        given(json!({
+            "commitId": self.commit,
+            "context": self.context,
+            "ttlSeconds": self.ttl_seconds,
+            "priority": self.priority,
+            "queue": (!self.wait.is_zero()).then_some(true),
+            "labels": labels,
+        }))
     }
 }
 
@@ -100,7 +109,7 @@ pub async fn acquire(api: &Api, request: &Request, signals: &mut Signals) -> Res
         signal = signals.next() => Err(Failure::of_signal(signal)),
         never = progress.animate() => match never {},
     };
-    progress.clear();
+    progress.line.wipe();
     if outcome.is_err() {
         claim.give_back(&progress).await;
     }
@@ -152,19 +161,15 @@ impl Claim<'_> {
     /// Sends the claim until there is an answer.
     async fn ask(&mut self, patience: Duration) -> Result<Session, Failure> {
         let key = self.key.insert(new_key()).clone();
-        match self.send_claim(key, patience, ANSWER_WITHIN).await {
-            Ok(answer) => Ok(self.remember(answer.data)),
-            Err(error) => {
-                if is_certainly_refused(&error) {
-                    self.key = None;
-                }
-                Err(error.into())
-            }
+        let answer = self.send_claim(key, patience, SINGLE_ANSWER_WITHIN).await;
+        if answer.as_ref().is_err_and(is_certainly_refused) {
+            self.key = None;
         }
+        Ok(self.remember(answer?.data))
     }
 
     async fn send_claim(&self, key: String, patience: Duration, timeout: Duration) -> Result<Answer, CallError> {
-        let call = self.api.call(Method::POST, &self.request.path());
+        let call = self.api.call(Method::POST, &format!("{}/sessions", self.request.path()));
         self.api.send(Call { body: Some(self.request.body()), key: Some(key), patience, timeout, ..call }).await
     }
 
@@ -176,22 +181,21 @@ impl Claim<'_> {
     /// Holds the place in the queue until the session gets the lock.
     async fn wait(&mut self, session: &mut Session, progress: &Progress) -> Result<Turn, Failure> {
         let target = self.request.target.words();
-        let (mut etag, mut attempt, mut trouble) = (None, 0, None);
+        let (mut etag, mut trouble) = (None::<String>, None);
+        let mut attempts = Attempts::new(self.api.patience());
         loop {
             let place = match session.standing() {
                 Standing::Active => return Ok(Turn::Mine),
-                Standing::Ended => return Ok(Turn::Ended(lost(session))),
-                Standing::Queued { place } => place.map(|place| format!("place {place} in the queue")),
+                Standing::Ended => return Ok(Turn::Ended(holders::end_in_words(&session.data))),
+                Standing::Queued { place: Some(place) } => format!("place {place} in the queue"),
+                Standing::Queued { place: None } => "in the queue".to_owned(),
             };
-            let place = place.unwrap_or_else(|| "in the queue".to_owned());
             let left = self.left();
-            match &trouble {
-                None => {
-                    let holder = self.holder().await;
-                    progress.show(format!("{place}{holder}"));
-                }
-                Some(words) => progress.show(format!("{place}; {words}")),
-            }
+            let words = match &trouble {
+                None => format!("{place}{}", self.holder().await),
+                Some(words) => format!("{place}; {words}"),
+            };
+            progress.words.replace(words);
             if left.is_zero() {
                 let waited = times::span(progress.waited());
                 return Err(match trouble {
@@ -201,9 +205,12 @@ impl Claim<'_> {
                     None => Failure::WaitedInVain(format!("waited {waited} for {target} in vain: {place}")),
                 });
             }
-            match self.poll(session, etag.take(), left).await {
+            // With an ETag the answer waits for a change, and no change between two requests is missed.
+            let seconds = POLL_SECONDS.min(left.as_secs().max(1));
+            match self.api.poll(&session.path(), etag.take().as_deref(), seconds, Duration::ZERO).await {
                 Ok(answer) => {
-                    (attempt, trouble) = (0, None);
+                    trouble = None;
+                    attempts.restart();
                     // A 304 says nothing about the position, so the next request asks without waiting.
                     if answer.status != 304 {
                         etag = answer.etag;
@@ -215,54 +222,31 @@ impl Claim<'_> {
                     Fate::Refused(failure) => return Err(failure),
                     Fate::Unclear(words) => {
                         trouble = Some(words);
-                        tokio::time::sleep(retry::pause(attempt, None, rand::random())).await;
-                        attempt += 1;
+                        attempts.wait().await;
                     }
                 },
             }
         }
     }
 
-    /// With an ETag the answer waits for a change, and no change between two requests is missed.
-    async fn poll(&self, session: &Session, etag: Option<String>, left: Duration) -> Result<Answer, CallError> {
-        let seconds = match etag {
-            Some(_) => POLL_SECONDS.min(left.as_secs().max(1)),
-            None => 0,
-        };
-        let call = self.api.call(Method::GET, &format!("{}?waitSeconds={seconds}", session.path()));
-        let headers = etag.into_iter().map(|etag| ("If-None-Match", etag)).collect();
-        let timeout = Duration::from_secs(seconds) + ANSWER_WITHIN;
-        self.api.send(Call { headers, patience: Duration::ZERO, timeout, ..call }).await
-    }
-
     /// The end of a sentence; empty if the holder is unknown.
     async fn holder(&self) -> String {
-        let of_pipeline = format!("/pipelines/{}/ephemeral-environments", self.request.pipeline);
-        let path = match &self.request.target {
-            Target::Environment(name) => format!("{of_pipeline}/{name}"),
-            Target::Any(labels) => {
-                let mut query = Serializer::new(String::new());
-                labels.iter().for_each(|(name, value)| {
-                    query.append_pair("label", &format!("{name}:{value}"));
-                });
-                format!("{of_pipeline}?{}", query.finish())
-            }
-        };
-        let call = self.api.call(Method::GET, &path);
-        match self.api.send(Call { patience: Duration::ZERO, timeout: HOLDER_WITHIN, ..call }).await {
-            Ok(answer) => {
-                holder_in(&answer.data, Timestamp::now()).map(|words| format!("; {words}")).unwrap_or_default()
-            }
-            Err(_) => String::new(),
+        let mut path = self.request.path();
+        if let Target::Any(labels) = &self.request.target {
+            path += &query(labels.iter().map(|(name, value)| ("label", format!("{name}:{value}"))));
         }
+        let call = self.api.call(Method::GET, &path);
+        let answer = self.api.send(Call { patience: Duration::ZERO, timeout: HOLDER_WITHIN, ..call }).await;
+        let holder = answer.ok().and_then(|answer| holder_in(&answer.data, Timestamp::now()));
+        holder.map(|words| format!("; {words}")).unwrap_or_default()
     }
 
     /// The answer to a claim may be a repeated, older one. Only a heartbeat proves that the session holds the lock now,
     /// and how long it lasts.
     async fn confirm(&mut self, session: &mut Session) -> Result<Result<Acquired, String>, Failure> {
-        let began = Moment::now();
-        for attempt in 0.. {
-            let error = match heartbeat(self.api, session, ANSWER_WITHIN).await {
+        let mut attempts = Attempts::new(self.api.patience());
+        loop {
+            let error = match heartbeat(self.api, session, SINGLE_ANSWER_WITHIN).await {
                 Ok(beat) => return Ok(Ok(Acquired { session: session.clone(), beat })),
                 Err(error) => error,
             };
@@ -271,13 +255,9 @@ impl Claim<'_> {
                 Fate::Refused(failure) => return Err(failure),
                 Fate::Unclear(words) => words,
             };
-            let pause = retry::pause(attempt, None, rand::random());
-            if Moment::now().since(began) + pause > self.api.patience() {
-                return Err(Failure::Unreachable(words));
-            }
+            let pause = attempts.pause(None).ok_or(Failure::Unreachable(words))?;
             tokio::time::sleep(pause).await;
         }
-        unreachable!("attempts end by an answer, or by patience")
     }
 
     /// Leaves the queue, or releases the lock. A request without an answer is sent once more, to learn which session it
@@ -295,9 +275,7 @@ impl Claim<'_> {
             }
         }
         let Some(session) = &self.session else { return };
-        let call = self.api.call(Method::DELETE, &session.path());
-        let call = Call { patience: GIVE_BACK_WITHIN, timeout: GIVE_BACK_WITHIN, ..call };
-        if self.api.send(call).await.is_err() {
+        if session.release(self.api, GIVE_BACK_WITHIN, GIVE_BACK_WITHIN).await.is_err() {
             progress.say("the claim could not be given back; it expires by itself");
         }
     }
@@ -312,15 +290,10 @@ fn is_certainly_refused(error: &CallError) -> bool {
                 && problem.code != "idempotency_key_in_flight";
             problem.is_ours() && decided
         }
-        CallError::NoAnswer(no_answer) => no_answer.is_untrusted,
+        CallError::NoConnection(_) | CallError::NoAnswer(_) => false,
         // No request was sent: see `Api::send`.
         CallError::Failure(_) => true,
     }
-}
-
-fn lost(session: &Session) -> String {
-    let words = session.data.as_object().and_then(holders::lost_in_words);
-    words.unwrap_or_else(|| "the session has ended".to_owned())
 }
 
 /// The holder of one environment, or of the one among several that was locked first.
@@ -331,7 +304,7 @@ fn holder_in(data: &Value, now: Timestamp) -> Option<String> {
     let locked = listed.iter().filter(|environment| environment["lock"].is_object());
     let first = locked.min_by_key(|environment| text_of(&environment["lock"], "claimedAt").to_owned())?;
     let words = holders::holder_in_words(&first["lock"], now)?;
-    Some(format!("{} environments, all taken; {}: {words}", listed.len(), harmless(text_of(first, "envName"))))
+    Some(format!("{} environments, all taken; {}: {words}", listed.len(), shown_of(first, "envName")))
 }
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
@@ -344,36 +317,19 @@ const LINE_TIME: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 struct Progress {
     since: Moment,
-    /// Whether stderr is a terminal that can move its cursor.
-    terminal: bool,
+    line: StatusLine,
     /// The environment, and the rest of the sentence, which is empty before anything is waited for.
     target: String,
     words: RefCell<String>,
-    drawn: Cell<bool>,
 }
 
 impl Progress {
     fn new(target: String) -> Self {
-        Self {
-            since: Moment::now(),
-            terminal: stderr_is_drawn_on(),
-            target,
-            words: RefCell::default(),
-            drawn: Cell::new(false),
-        }
-    }
-
-    /// The position, and the holder of the lock.
-    fn show(&self, words: String) {
-        *self.words.borrow_mut() = words;
-    }
-
-    fn is_shown(&self) -> bool {
-        !self.words.borrow().is_empty()
+        Self { since: Moment::now(), line: StatusLine::on_stderr(), target, words: RefCell::default() }
     }
 
     /// The duration comes first, since a narrow terminal cuts off the end.
-    fn line(&self) -> String {
+    fn words(&self) -> String {
         format!("waiting for {} for {}: {}", self.target, times::span(self.waited()), self.words.borrow())
     }
 
@@ -383,7 +339,7 @@ impl Progress {
 
     /// Prints a permanent line.
     fn say(&self, words: &str) {
-        self.clear();
+        self.line.wipe();
         note(&format!("lockkeeper: {words}"));
     }
 
@@ -391,25 +347,13 @@ impl Progress {
     async fn animate(&self) -> Infallible {
         let mut frames = FRAMES.iter().cycle();
         loop {
-            let shown = self.is_shown();
-            match (shown, self.terminal) {
-                (true, true) => self.draw(*frames.next().unwrap_or(&' ')),
-                (true, false) => note(&format!("lockkeeper: {}", self.line())),
+            let shown = !self.words.borrow().is_empty();
+            match (shown, self.line.terminal) {
+                (true, true) => self.line.draw(&format!("{} {}", frames.next().unwrap_or(&' '), self.words())),
+                (true, false) => note(&format!("lockkeeper: {}", self.words())),
                 (false, _) => {}
             }
-            tokio::time::sleep(if shown && !self.terminal { LINE_TIME } else { FRAME_TIME }).await;
-        }
-    }
-
-    fn draw(&self, frame: char) {
-        draw_line(&format!("{frame} {}", self.line()));
-        self.drawn.set(true);
-    }
-
-    /// Removes the animated line.
-    fn clear(&self) {
-        if self.drawn.take() {
-            wipe_line();
+            tokio::time::sleep(if shown && !self.line.terminal { LINE_TIME } else { FRAME_TIME }).await;
         }
     }
 }

@@ -8,9 +8,8 @@ use jiff::fmt::rfc2822;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::api::{Answer, Api, Call, CallError};
-use crate::failure::{Failure, Problem};
-use crate::holders;
+use crate::api::{Answer, Api, Call};
+use crate::failure::{CallError, Failure};
 use crate::output::text_of;
 use crate::steady::Moment;
 
@@ -68,6 +67,12 @@ impl Session {
         }
     }
 
+    /// Releases the lock, or leaves the queue.
+    pub async fn release(&self, api: &Api, patience: Duration, timeout: Duration) -> Result<(), CallError> {
+        let call = api.call(Method::DELETE, &self.path());
+        api.send(Call { patience, timeout, ..call }).await.map(drop)
+    }
+
     pub fn standing(&self) -> Standing {
         match text_of(&self.data, "lockStatus") {
             "queued" => Standing::Queued { place: self.data["queuePosition"].as_u64() },
@@ -107,29 +112,26 @@ pub enum Fate {
 }
 
 pub fn fate(error: CallError) -> Fate {
-    match error {
-        CallError::NoAnswer(no_answer) => Fate::Unclear(no_answer.words),
-        CallError::Failure(Failure::Unreachable(words) | Failure::Locked(words)) => Fate::Unclear(words),
-        CallError::Failure(failure) => Fate::Refused(failure),
-        CallError::Problem(problem) => fate_of(*problem),
-    }
-}
-
-fn fate_of(problem: Problem) -> Fate {
+    let problem = match error {
+        CallError::NoConnection(words) | CallError::NoAnswer(words) => return Fate::Unclear(words),
+        CallError::Failure(Failure::Unreachable(words) | Failure::Locked(words)) => return Fate::Unclear(words),
+        CallError::Failure(failure) => return Fate::Refused(failure),
+        CallError::Problem(problem) => problem,
+    };
     if !problem.is_ours() {
         return Fate::Unclear(problem.to_string());
     }
+    if let Some(words) = problem.lost_lock() {
+        return Fate::Lost(words);
+    }
     match (problem.status, problem.code.as_str()) {
-        (409, "session_overridden" | "session_expired" | "session_released") => {
-            Fate::Lost(holders::lost_in_words(&problem.body).unwrap_or_else(|| problem.to_string()))
-        }
         (409, "stale_fencing_token") => Fate::Lost(format!("the lock is lost: {problem}")),
         // Deleted, with everything in it.
         (404, "session_not_found" | "environment_not_found" | "pipeline_not_found" | "organization_not_found") => {
             Fate::Lost(format!("the lock is lost: {problem}"))
         }
         (409, "idempotency_key_in_flight") | (429 | 500..=599, _) => Fate::Unclear(problem.to_string()),
-        (_, _) => Fate::Refused(problem.into()),
+        (_, _) => Fate::Refused((*problem).into()),
     }
 }
 
@@ -138,7 +140,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::connection::link::NoAnswer;
+    use crate::failure::Problem;
 
     #[test]
     fn the_rest_of_a_lease_is_told_by_the_clock_of_the_server_alone() {
@@ -184,8 +186,8 @@ mod tests {
         for (status, code) in [(429, "rate_limited"), (500, "internal_error"), (503, "shutting_down")] {
             assert!(matches!(of(status, code), Fate::Unclear(_)), "{code}");
         }
-        let silence = NoAnswer::lost("no answer".to_owned());
-        assert_eq!(fate(CallError::NoAnswer(silence)), Fate::Unclear("no answer".to_owned()));
+        let silence = CallError::NoAnswer("no answer".to_owned());
+        assert_eq!(fate(silence), Fate::Unclear("no answer".to_owned()));
     }
 
     #[test]

@@ -5,18 +5,19 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::deployment::DeploymentName;
+use super::deployments::DeploymentName;
 use crate::api::{ANSWER_WITHIN, Api, new_key};
 use crate::failure::Failure;
-use crate::output::text::{Style, harmless, harmless_lines};
-use crate::output::{Out, fields, text_of};
-use crate::retry;
+use crate::output::text::{Style, harmless, harmless_lines, shown_of};
+use crate::output::{Out, fields, items_of, text_of};
+use crate::retry::Attempts;
 use crate::steady::Moment;
 
 /// How long the server waits for the end of an analysis before it answers without it.
 const WAIT_SECONDS: u64 = 50;
 /// A model may take minutes, and so may a push; beyond this, check the server's log.
 const WAIT_MAX: Duration = Duration::from_secs(15 * 60);
+
 #[derive(clap::Args)]
 pub struct Args {
     /// The deployment (dep_…), or an environment: its newest deployment [default: LOCKKEEPER_ENVIRONMENT]
@@ -47,19 +48,20 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
     let path = format!("/analyses/{}", text_of(&made, "analysisId"));
     let mut analysis = if text_of(&made, "status") == "running" { ended(api, &path, began).await? } else { made };
     if text_of(&analysis, "status") == "failed" {
-        return Err(Failure::Failed(format!("the analysis failed: {}", harmless(text_of(&analysis, "error")))));
+        return Err(Failure::Failed(format!("the analysis failed: {}", shown_of(&analysis, "error"))));
     }
     if args.fix {
         let wish = json!({ "branch": args.branch, "title": args.title, "draft": args.draft });
         ask(api, Method::POST, &format!("{path}/fix-pull-request"), Some(wish)).await?;
         // A push may continue after the answer. Nothing has failed, but many may wait for one forge.
-        for attempt in 1.. {
+        let mut attempts = Attempts::new(WAIT_MAX);
+        loop {
             analysis = ask(api, Method::GET, &path, None).await?;
             if !analysis["pullRequest"].is_null() {
                 break;
             }
             check_time(began, &path)?;
-            tokio::time::sleep(retry::pause(attempt, None, rand::random())).await;
+            attempts.wait().await;
         }
     }
     out.record(&analysis, |analysis| lines(analysis, out))
@@ -67,13 +69,9 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
 
 /// The analysis, once it has ended.
 async fn ended(api: &Api, path: &str, began: Moment) -> Result<Value, Failure> {
-    let mut etag: Option<String> = None;
+    let mut etag = None::<String>;
     loop {
-        let wait = if etag.is_some() { WAIT_SECONDS } else { 0 };
-        let mut call = api.call(Method::GET, &format!("{path}?waitSeconds={wait}"));
-        call.timeout = ANSWER_WITHIN + Duration::from_secs(WAIT_SECONDS);
-        call.headers.extend(etag.clone().map(|etag| ("If-None-Match", etag)));
-        let answer = api.send(call).await?;
+        let answer = api.poll(path, etag.as_deref(), WAIT_SECONDS, api.patience()).await?;
         if !matches!(text_of(&answer.data, "status"), "" | "running") {
             return Ok(answer.data);
         }
@@ -101,58 +99,53 @@ fn check_time(began: Moment, path: &str) -> Result<(), Failure> {
 
 fn lines(analysis: &Value, out: &Out) -> Vec<String> {
     let (cause, fix, made) = (&analysis["rootCause"], &analysis["suggestedFix"], &analysis["pullRequest"]);
-    let confidence = analysis["confidence"].as_f64().map(|confidence| format!("{:.0} %", confidence * 100.0));
-    let category = harmless(text_of(cause, "category")).replace('_', " ");
-    let compared = text_of(&analysis["comparedWith"], "commitId");
-    let mut lines = vec![out.paint(&harmless(text_of(cause, "summary")), Style::Strong), String::new()];
+    let confidence = |of: &Value| of["confidence"].as_f64().map(|confidence| format!("{:.0} %", confidence * 100.0));
+    let category = |of: &Value| shown_of(of, "category").replace('_', " ");
+    let mut lines = vec![out.paint(&shown_of(cause, "summary"), Style::Strong), String::new()];
     lines.extend(fields(&[
-        ("category", category),
-        ("confidence", confidence.unwrap_or_default()),
-        ("engine", harmless(text_of(analysis, "engine"))),
-        ("last success", harmless(compared)),
-        ("analysis", harmless(text_of(analysis, "analysisId"))),
+        ("category", category(cause)),
+        ("confidence", confidence(analysis).unwrap_or_default()),
+        ("engine", shown_of(analysis, "engine")),
+        ("last success", shown_of(&analysis["comparedWith"], "commitId")),
+        ("analysis", shown_of(analysis, "analysisId")),
     ]));
-    let evidence = cause["evidence"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let evidence = items_of(&cause["evidence"]);
     if !evidence.is_empty() {
         lines.extend([String::new(), "Evidence:".to_owned()]);
         lines.extend(evidence.iter().map(|line| {
             let place = format!("{}/{} line {}", text_of(line, "stage"), text_of(line, "step"), line["line"]);
-            format!("  {}  {}", out.paint(&harmless(&place), Style::Dim), harmless(text_of(line, "text")))
+            format!("  {}  {}", out.paint(&harmless(&place), Style::Dim), shown_of(line, "text"))
         }));
     }
-    let others = analysis["alternatives"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let others = items_of(&analysis["alternatives"]);
     if !others.is_empty() {
         lines.extend([String::new(), "Other possible causes:".to_owned()]);
         lines.extend(others.iter().map(|other| {
-            let share = format!("{:.0} %", other["confidence"].as_f64().unwrap_or_default() * 100.0);
-            let category = harmless(text_of(other, "category")).replace('_', " ");
-            let shown = out.paint(&format!("{category}, {share}"), Style::Dim);
-            format!("  {shown}  {}", harmless(text_of(other, "summary")))
+            let share = confidence(other).unwrap_or_else(|| "0 %".to_owned());
+            let shown = out.paint(&format!("{}, {share}", category(other)), Style::Dim);
+            format!("  {shown}  {}", shown_of(other, "summary"))
         }));
     }
     if !fix.is_null() {
-        lines.extend([String::new(), format!("Suggested fix: {}", harmless(text_of(fix, "summary")))]);
+        lines.extend([String::new(), format!("Suggested fix: {}", shown_of(fix, "summary"))]);
         lines.extend(patch(text_of(fix, "patch"), out));
     }
     if !made.is_null() {
-        let branch = harmless(text_of(made, "branch"));
-        lines.extend([String::new(), format!("Pull request: {} (branch {branch})", harmless(text_of(made, "url")))]);
+        let (url, branch) = (shown_of(made, "url"), shown_of(made, "branch"));
+        lines.extend([String::new(), format!("Pull request: {url} (branch {branch})")]);
     }
     lines
 }
 
 /// A unified diff with colours.
 fn patch(text: &str, out: &Out) -> Vec<String> {
-    if text.is_empty() {
-        return Vec::new();
-    }
     let text = harmless_lines(text);
     let coloured = text.lines().map(|line| match line.as_bytes().first() {
         Some(b'+') => out.paint(line, Style::Good),
         Some(b'-') => out.paint(line, Style::Bad),
         Some(_) | None => line.to_owned(),
     });
-    std::iter::once(String::new()).chain(coloured).collect()
+    (!text.is_empty()).then(String::new).into_iter().chain(coloured).collect()
 }
 
 #[cfg(test)]

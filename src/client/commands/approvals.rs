@@ -5,24 +5,13 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::deployment::DeploymentName;
+use super::deployments::DeploymentName;
 use crate::api::{Api, list_all, list_first};
 use crate::arguments::identifier;
 use crate::failure::Failure;
-use crate::output::table::{Cell, Column};
+use crate::output::table::Cell;
 use crate::output::text::{Style, harmless};
 use crate::output::{Out, text_of, times};
-
-const COLUMNS: [Column; 8] = [
-    Column::whole("APPROVAL"),
-    Column::whole("STATUS"),
-    Column::whole("ENVIRONMENT"),
-    Column::whole("STAGE"),
-    Column::cuttable("COMMIT"),
-    Column::cuttable("FOR"),
-    Column::whole("SINCE"),
-    Column::cuttable("DECIDED"),
-];
 
 #[derive(clap::Args)]
 pub struct ListArgs {
@@ -32,29 +21,25 @@ pub struct ListArgs {
 }
 
 pub async fn list(args: ListArgs, api: &Api, out: &Out) -> Result<(), Failure> {
-    let mut query = Vec::new();
-    if args.status != "all" {
-        query.push(("status", args.status.clone()));
-    }
-    if let Some(pipeline) = api.given_pipeline() {
-        query.push(("pipelineId", pipeline.to_owned()));
-    }
-    let approvals = list_all(api, "/approvals", &query).await?;
+    let status = (args.status != "all").then(|| ("status", args.status.clone()));
+    let pipeline = api.given_pipeline().map(|pipeline| ("pipelineId", pipeline.to_owned()));
+    let filter: Vec<_> = status.into_iter().chain(pipeline).collect();
+    let approvals = list_all(api, "/approvals", &filter).await?;
     let none = if args.status == "pending" { "nothing waits for an approval" } else { "no approvals" };
     let now = Timestamp::now();
-    out.list(&approvals, &COLUMNS, |approval| row(approval, now), none)
+    out.list(&approvals, |approval| row(approval, now), none)
 }
 
 fn row(approval: &Value, now: Timestamp) -> Vec<Cell> {
     vec![
-        Cell::styled(text_of(approval, "approvalId"), Style::Strong),
-        Cell::status(text_of(approval, "status")),
-        place(approval).into(),
-        text_of(approval, "stage").into(),
-        text_of(approval, "commitId").into(),
-        text_of(&approval["requestedBy"], "name").into(),
-        times::since(text_of(approval, "requestedAt"), now).unwrap_or_default().into(),
-        decided(approval).into(),
+        Cell::whole("APPROVAL", text_of(approval, "approvalId")).styled(Style::Strong),
+        Cell::status("STATUS", text_of(approval, "status")),
+        Cell::whole("ENVIRONMENT", place(approval)),
+        Cell::whole("STAGE", text_of(approval, "stage")),
+        Cell::cuttable("COMMIT", text_of(approval, "commitId")),
+        Cell::cuttable("FOR", text_of(&approval["requestedBy"], "name")),
+        Cell::whole("SINCE", times::since(text_of(approval, "requestedAt"), now).unwrap_or_default()),
+        Cell::cuttable("DECIDED", decided(approval)),
     ]
 }
 

@@ -5,11 +5,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::connected::Connected;
-use crate::api::Api;
+use crate::api::{Api, Connected};
 use crate::failure::Failure;
-use crate::output::text::harmless;
-use crate::output::text_of;
+use crate::output::text::{harmless, shown_of};
+use crate::output::{items_of, note};
 
 /// The chain is broken.
 pub const EXIT_BROKEN: u8 = 1;
@@ -41,7 +40,7 @@ pub async fn run(command: Command) -> Result<ExitCode, Failure> {
     let report = match verified.await {
         Ok(report) => report,
         Err(failure) => {
-            crate::output::note(&format!("lockkeeper: {failure}"));
+            note(&format!("lockkeeper: {failure}"));
             return Ok(EXIT_CANNOT.into());
         }
     };
@@ -56,8 +55,11 @@ pub async fn run(command: Command) -> Result<ExitCode, Failure> {
 
 /// The reports of some organizations, for scripts.
 pub fn in_json(reports: &[Value]) -> Value {
-    let intact = reports.iter().all(|report| report["intact"].as_bool() == Some(true));
-    json!({ "intact": intact, "organizations": reports })
+    json!({ "intact": are_intact(reports), "organizations": reports })
+}
+
+fn are_intact(reports: &[Value]) -> bool {
+    reports.iter().all(|report| report["intact"] == true)
 }
 
 /// Asks the server to verify the events of the organization. Its answer is the report.
@@ -78,12 +80,11 @@ pub fn query(expected: &[String]) -> Result<String, Failure> {
 
 /// The exit code for some organizations' reports.
 pub fn code(reports: &[Value]) -> u8 {
-    let is_intact = |report: &Value| report["intact"].as_bool() == Some(true);
     let unverified = |report: &Value| {
-        let mut expected = report["expected"].as_array().into_iter().flatten();
+        let mut expected = items_of(&report["expected"]).iter();
         expected.any(|expected| expected["found"] == "no_longer_kept") || report["seals"]["status"] == "not_checked"
     };
-    if !reports.iter().all(is_intact) {
+    if !are_intact(reports) {
         EXIT_BROKEN
     } else if reports.iter().any(unverified) {
         EXIT_CANNOT
@@ -94,14 +95,14 @@ pub fn code(reports: &[Value]) -> u8 {
 
 /// The report of one organization. `unchecked` says why the seals could not be checked.
 pub fn lines(report: &Value, unchecked: Option<&str>) -> Vec<String> {
-    let name = harmless(text_of(report, "organization"));
+    let name = shown_of(report, "organization");
     let number = |value: &Value| value.as_u64().unwrap_or_default();
     let (events, first) = (number(&report["events"]), number(&report["first"]));
-    let noted = |event: &Value| format!("{}:{}", number(&event["number"]), harmless(text_of(event, "hash")));
+    let noted = |event: &Value| format!("{}:{}", number(&event["number"]), shown_of(event, "hash"));
     let (fault, head) = (&report["fault"], &report["head"]);
     let mut lines = vec![match (fault.is_null(), head.is_null()) {
         (false, _) => {
-            format!("{name}: broken at event {}: {}", number(&fault["number"]), harmless(text_of(fault, "what")))
+            format!("{name}: broken at event {}: {}", number(&fault["number"]), shown_of(fault, "what"))
         }
         (true, false) => {
             let last = number(&head["number"]);
@@ -114,7 +115,7 @@ pub fn lines(report: &Value, unchecked: Option<&str>) -> Vec<String> {
         lines.push(format!("{name}: {archived} security events from before event {first}"));
     }
     lines.extend(seals(&report["seals"], fault.is_null(), unchecked).map(|words| format!("{name}: {words}")));
-    for expected in report["expected"].as_array().into_iter().flatten() {
+    for expected in items_of(&report["expected"]) {
         let event = noted(expected);
         lines.push(match expected["found"].as_str() {
             Some("there") => format!("{name}: {event} is part of the chain"),

@@ -3,16 +3,16 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::session;
+use super::sessions;
 use crate::acquire;
-use crate::api::Api;
+use crate::api::{Api, given};
 use crate::arguments::{EnvironmentName, identifier, label, seconds, seconds_from};
 use crate::failure::Failure;
 use crate::holders::holder_in_words;
 use crate::output::text::harmless;
-use crate::output::{Out, text_of};
+use crate::output::{Out, note, text_of};
 use crate::signals::Signals;
 
 /// For the answer to an interrupted force-claim, and again for its release.
@@ -65,14 +65,9 @@ pub struct ForceClaimArgs {
 
 pub async fn claim(args: ClaimArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     let ClaimArgs { environment, label, wishes, priority, wait } = args;
-    let (pipeline, target) = match environment {
-        Some(environment) => {
-            (api.pipeline_of(&environment).await?.to_owned(), acquire::Target::Environment(environment.name))
-        }
-        None => (api.pipeline().await?.to_owned(), acquire::Target::Any(label)),
-    };
+    let (pipeline, target) = acquire::Target::of(api, environment, label).await?;
     let request = acquire::Request {
-        pipeline: pipeline.clone(),
+        pipeline,
         target,
         commit: wishes.commit.clone(),
         context: wishes.context.clone(),
@@ -80,28 +75,26 @@ pub async fn claim(args: ClaimArgs, api: &Api, out: &Out) -> Result<(), Failure>
         priority: Some(priority).filter(|priority| *priority != 0),
         wait: Duration::from_secs(wait),
     };
-    let mut signals =
-        Signals::ending().map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
-    let acquired = acquire::acquire(api, &request, &mut signals).await?;
-    print(&acquired.session.data, &pipeline, &wishes, api, out)
+    let acquired = acquire::acquire(api, &request, &mut Signals::ending()?).await?;
+    print(&acquired.session.data, &request.pipeline, &wishes, api, out)
 }
 
 pub async fn force_claim(args: ForceClaimArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     let ForceClaimArgs { environment, wishes } = args;
     let path = format!("{}/force-claim", api.environment_path(&environment).await?);
-    let session = take_over(api, &path, &Value::Object(wishes.body()), out).await?;
+    let body = given(json!({ "commitId": wishes.commit, "context": wishes.context, "ttlSeconds": wishes.ttl }));
+    let session = take_over(api, &path, &body).await?;
     if !out.json
         && let Some(overrode) = holder_in_words(&session["overrode"], jiff::Timestamp::now())
     {
-        out.note(&format!("taken over: {overrode}"));
+        note(&format!("taken over: {overrode}"));
     }
     print(&session, api.pipeline_of(&environment).await?, &wishes, api, out)
 }
 
 /// A signal during the request gives back the claimed lock, since its session would remain unknown.
-async fn take_over(api: &Api, path: &str, body: &Value, out: &Out) -> Result<Value, Failure> {
-    let mut signals =
-        Signals::ending().map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
+async fn take_over(api: &Api, path: &str, body: &Value) -> Result<Value, Failure> {
+    let mut signals = Signals::ending()?;
     let mut answer = pin!(api.post(path, body));
     let signal = tokio::select! {
         biased;
@@ -118,7 +111,7 @@ async fn take_over(api: &Api, path: &str, body: &Value, out: &Out) -> Result<Val
         Ok(Err(_)) => true,
     };
     if !given_back {
-        out.note("whether the environment was taken over is not known; if it was, the session expires by itself");
+        note("whether the environment was taken over is not known; if it was, the session expires by itself");
     }
     Err(Failure::of_signal(signal))
 }
@@ -127,25 +120,14 @@ fn ttl(text: &str) -> Result<u64, String> {
     seconds_from(1, text)
 }
 
-impl Wishes {
-    fn body(&self) -> Map<String, Value> {
-        let given = [
-            ("commitId", self.commit.as_ref().map(|commit| json!(commit))),
-            ("context", self.context.as_ref().map(|context| json!(context))),
-            ("ttlSeconds", self.ttl.map(|ttl| json!(ttl))),
-        ];
-        given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
-    }
-}
-
 fn print(session: &Value, pipeline: &str, wishes: &Wishes, api: &Api, out: &Out) -> Result<(), Failure> {
     if wishes.shell {
         out.lines(&shell_lines(session, pipeline, api)?)?;
     } else {
-        out.record(session, |session| session::lines(session, out))?;
+        out.record(session, |session| sessions::lines(session, out))?;
     }
     if let Some(warning) = session["warning"].as_str().filter(|_| !out.json) {
-        out.note(&format!("note: {}", harmless(warning)));
+        note(&format!("note: {}", harmless(warning)));
     }
     Ok(())
 }

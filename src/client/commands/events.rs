@@ -5,21 +5,13 @@ use std::collections::HashSet;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::api::{Api, ITEMS_MAX, list_first};
+use crate::api::{Api, ITEMS_MAX, list_first, query};
 use crate::arguments::{EnvironmentName, moment};
 use crate::failure::Failure;
 use crate::feed::{EventWords, Feed, News};
-use crate::output::table::{Cell, Column};
+use crate::output::table::Cell;
 use crate::output::text::{Style, harmless};
-use crate::output::{Out, reader_gone, text_of, times};
-
-const COLUMNS: [Column; 5] = [
-    Column::whole("TIME (UTC)"),
-    Column::whole("TYPE"),
-    Column::whole("WHERE"),
-    Column::cuttable("WHO"),
-    Column::cuttable("DETAILS"),
-];
+use crate::output::{Out, items_of, note, reader_gone, text_of, times};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -57,13 +49,10 @@ pub struct Args {
 const LIMIT: usize = 50;
 
 impl Args {
-    fn query(&self, api: &Api) -> Vec<(&'static str, String)> {
-        let mut query = Vec::new();
-        if !self.types.is_empty() {
-            query.push(("type", self.types.join(",")));
-        }
+    fn filter(&self, api: &Api) -> Vec<(&'static str, String)> {
         let pipeline = self.env.as_ref().and_then(|name| name.pipeline.as_deref()).or(api.given_pipeline());
         let given = [
+            ("type", Some(self.types.join(",")).filter(|types| !types.is_empty())),
             ("pipelineId", pipeline.map(str::to_owned)),
             ("envName", self.env.as_ref().map(|name| name.name.clone())),
             ("sessionId", self.session.clone()),
@@ -72,8 +61,7 @@ impl Args {
             ("since", self.since.map(|at| at.to_string())),
             ("until", self.until.map(|at| at.to_string())),
         ];
-        query.extend(given.into_iter().filter_map(|(name, value)| Some((name, value?))));
-        query
+        given.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
     fn limit(&self) -> usize {
@@ -83,64 +71,55 @@ impl Args {
 }
 
 pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
-    let query = args.query(api);
+    let filter = args.filter(api);
     if args.follow {
         return tokio::select! {
-            ended = follow(api, out, &query, args.limit()) => ended,
+            ended = follow(api, out, &filter, args.limit()) => ended,
             () = reader_gone() => Err(Failure::OutputClosed),
         };
     }
-    let events = list_first(api, "/events", &query, args.limit()).await?;
+    let events = list_first(api, "/events", &filter, args.limit()).await?;
     if out.json {
         return out.json(&events);
     }
     // Newest last, since people read downwards.
-    let rows: Vec<Vec<Cell>> = events.as_array().into_iter().flatten().rev().map(row).collect();
-    if rows.is_empty() {
-        out.note("no events");
-        return Ok(());
-    }
-    out.table(&COLUMNS, &rows)
+    out.rows(items_of(&events).iter().rev(), row, "no events")
 }
 
 fn row(event: &Value) -> Vec<Cell> {
     let words = EventWords::of(event);
     vec![
-        Cell::styled(&times::clock(&words.at), Style::Dim),
-        words.event_type.into(),
-        words.place.into(),
-        words.actor.into(),
-        words.details.into(),
+        Cell::whole("TIME (UTC)", times::clock(&words.at)).styled(Style::Dim),
+        Cell::whole("TYPE", words.event_type),
+        Cell::whole("WHERE", words.place),
+        Cell::cuttable("WHO", words.actor),
+        Cell::cuttable("DETAILS", words.details),
     ]
 }
 
-async fn follow(api: &Api, out: &Out, query: &[(&str, String)], limit: usize) -> Result<(), Failure> {
-    let mut text = form_urlencoded::Serializer::new(String::new());
-    text.extend_pairs(query);
+async fn follow(api: &Api, out: &Out, filter: &[(&str, String)], limit: usize) -> Result<(), Failure> {
     // First the stream, then the list, so that no event is lost between them; events in both are recognised by their
     // ids.
-    let mut feed = Feed::open(api, format!("/events/stream?{}", text.finish())).await?;
-    let past = list_first(api, "/events", query, limit).await?;
-    let past: Vec<&Value> = past.as_array().into_iter().flatten().rev().collect();
+    let mut feed = Feed::open(api, format!("/events/stream{}", query(filter.iter().cloned()))).await?;
+    let past = list_first(api, "/events", filter, limit).await?;
+    let past = items_of(&past);
     let mut shown: HashSet<String> = past.iter().map(|event| text_of(event, "eventId").to_owned()).collect();
-    for event in past {
-        print(out, event)?;
-    }
+    past.iter().rev().try_for_each(|event| print(out, event))?;
     let mut is_cut = false;
     loop {
         match feed.next().await? {
             // After the first connection, the stream does not repeat events.
             News::Event(event) if shown.remove(text_of(&event, "eventId")) => {}
             News::Event(event) => print(out, &event)?,
-            News::Gap => out.note("some events are missing here: they are no longer kept"),
+            News::Gap => note("some events are missing here: they are no longer kept"),
             News::Cut(why) if !is_cut => {
                 is_cut = true;
-                out.note(&harmless(&format!("{why}; trying again")));
+                note(&harmless(&format!("{why}; trying again")));
             }
             News::Cut(_) => {}
             News::Back => {
                 is_cut = false;
-                out.note("connected again");
+                note("connected again");
             }
         }
     }

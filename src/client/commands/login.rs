@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::api::Api;
+use crate::api::{Api, CALLER};
 use crate::arguments::identifier;
-use crate::connection::options::{DEFAULT_URL, Options, Settings, read_token, variable};
+use crate::connection::options::{DEFAULT_URL, Options, Settings, read_token, trimmed, variable};
 use crate::connection::profile::{self, DEFAULT_NAME, Profile, Profiles};
 use crate::connection::secret::{Secret, read_hidden};
 use crate::failure::Failure;
-use crate::output::text::harmless;
-use crate::output::{Out, fields, text_of, times};
+use crate::output::text::{harmless, shown_of};
+use crate::output::{Out, fields, note, text_of, times};
 
 /// A token is far shorter.
 const STDIN_BYTES_MAX: u64 = 16 * 1024;
@@ -47,7 +47,7 @@ pub async fn login(arguments: Login) -> Result<(), Failure> {
         .map_err(|rule| Failure::Usage(format!("a profile {rule}")))?;
     let known = profiles.profiles.get(&name);
     let url = options.url.clone().or_else(|| variable("LOCKKEEPER_URL")).or_else(|| Some(known?.url.clone()));
-    let url = url.map_or_else(|| DEFAULT_URL.to_owned(), |url| url.trim().trim_end_matches('/').to_owned());
+    let url = url.map_or_else(|| DEFAULT_URL.to_owned(), |url| trimmed(&url));
     let same_server = known.filter(|known| known.url == url);
     let ca_file = options.ca_file.clone().or_else(|| variable("LOCKKEEPER_CA_FILE").map(PathBuf::from));
     let ca_file =
@@ -60,13 +60,11 @@ pub async fn login(arguments: Login) -> Result<(), Failure> {
         url,
         patience: Duration::from_secs(options.retry),
     };
-    let api = Api::connect_with(settings.clone()).await?;
-    let caller = api.root_get("/api/v1/whoami").await?.data;
+    let api = Api::connect_as(settings.clone(), None).await?;
+    let caller = api.get(CALLER).await?.data;
     if let Some(wanted) = options.org.as_deref().filter(|wanted| *wanted != api.organization()) {
-        return Err(Failure::Denied(format!(
-            "the token is for the organization {}, not for {wanted}",
-            api.organization()
-        )));
+        let organization = api.organization();
+        return Err(Failure::Denied(format!("the token is for the organization {organization}, not for {wanted}")));
     }
     if let Some(pipeline) = api.given_pipeline() {
         api.get(&format!("/pipelines/{pipeline}")).await?;
@@ -78,18 +76,14 @@ pub async fn login(arguments: Login) -> Result<(), Failure> {
     profiles.save(&path)?;
     let out = options.out();
     out.record(&caller, |caller| caller_lines(caller, api.url()))?;
-    out.note(&format!("logged in: profile {name} in {}", path.display()));
-    warn_of_variables(&out);
-    Ok(())
-}
-
-/// These variables would override the profile, which would be hard to notice.
-fn warn_of_variables(out: &Out) {
+    note(&format!("logged in: profile {name} in {}", path.display()));
+    // They would override the profile, which would be hard to notice.
     for name in ["LOCKKEEPER_TOKEN", "LOCKKEEPER_TOKEN_FILE"] {
         if variable(name).is_some() {
-            out.note(&format!("{name} is set and wins over the profile; unset it to use the profile"));
+            note(&format!("{name} is set and wins over the profile; unset it to use the profile"));
         }
     }
+    Ok(())
 }
 
 fn asked_token(options: &Options, token_stdin: bool, url: &str) -> Result<Secret, Failure> {
@@ -135,53 +129,45 @@ pub async fn logout(arguments: Logout) -> Result<(), Failure> {
         profiles.default = None;
     }
     profiles.save(&path)?;
-    options.out().note(&format!("logged out: profile {name} is removed from {}", path.display()));
+    note(&format!("logged out: profile {name} is removed from {}", path.display()));
     Ok(())
 }
 
 async fn revoke_token(profile: &Profile, retry: u64) -> Result<(), Failure> {
-    let api = Api::connect_with(Settings {
+    let settings = Settings {
         url: profile.url.clone(),
         token: profile.token.clone(),
         organization: profile.organization.clone(),
         pipeline: None,
         ca_file: profile.ca_file.clone(),
         patience: Duration::from_secs(retry),
-    });
-    let api = api.await?;
-    let caller = api.root_get("/api/v1/whoami").await?.data;
-    let id = caller["token"]["tokenId"].as_str().unwrap_or_default();
-    api.delete(&format!("/tokens/{id}")).await.map(drop)
+    };
+    let api = Api::connect_as(settings, None).await?;
+    let caller = api.get(CALLER).await?.data;
+    api.delete(&format!("/tokens/{}", text_of(&caller["token"], "tokenId"))).await.map(drop)
 }
 
 fn profile_path() -> Result<PathBuf, Failure> {
     profile::path().ok_or_else(|| Failure::Usage("set HOME or XDG_CONFIG_HOME, where profiles are kept".to_owned()))
 }
 
-#[derive(clap::Args)]
-pub struct Whoami {}
-
-pub async fn whoami(_: Whoami, api: &Api, out: &Out) -> Result<(), Failure> {
-    let caller = api.root_get("/api/v1/whoami").await?.data;
+pub async fn whoami(api: &Api, out: &Out) -> Result<(), Failure> {
+    let caller = api.get(CALLER).await?.data;
     out.record(&caller, |caller| caller_lines(caller, api.url()))
 }
 
 /// Also shown by `login`.
 fn caller_lines(caller: &Value, url: &str) -> Vec<String> {
-    let (organization, user, token) = (&caller["organization"], &caller["user"], &caller["token"]);
-    let expires = match token["expiresAt"].as_str() {
-        Some(at) => format!(", expires {} UTC", times::clock(at)),
-        None => String::new(),
-    };
-    let token = match token["name"].as_str() {
-        Some(name) => format!("{} ({}){expires}", harmless(name), harmless(text_of(token, "tokenId"))),
-        None => String::new(),
-    };
+    let token = &caller["token"];
+    let expires = token["expiresAt"].as_str().map(|at| format!(", expires {} UTC", times::clock(at)));
+    let expires = expires.unwrap_or_default();
+    let name = token["name"].as_str();
+    let token = name.map(|name| format!("{} ({}){expires}", harmless(name), shown_of(token, "tokenId")));
     fields(&[
-        ("user", harmless(text_of(user, "name"))),
-        ("role", harmless(text_of(caller, "role"))),
-        ("organization", harmless(text_of(organization, "id"))),
-        ("token", token),
+        ("user", shown_of(&caller["user"], "name")),
+        ("role", shown_of(caller, "role")),
+        ("organization", shown_of(&caller["organization"], "id")),
+        ("token", token.unwrap_or_default()),
         ("server", harmless(url)),
     ])
 }

@@ -5,42 +5,27 @@ use serde_json::{Value, json};
 use crate::api::{Api, list_all};
 use crate::arguments::identifier;
 use crate::failure::Failure;
-use crate::output::table::{Cell, Column};
-use crate::output::text::{Style, harmless};
-use crate::output::{Out, text_of, times};
+use crate::output::table::Cell;
+use crate::output::text::{Style, after_colon, harmless};
+use crate::output::{Out, items_of, text_of, times};
 
-const COLUMNS: [Column; 6] = [
-    Column::whole("PIPELINE"),
-    Column::cuttable("NAME"),
-    Column::whole("STATUS"),
-    Column::whole("ENVIRONMENTS"),
-    Column::cuttable("STAGES"),
-    Column::cuttable("STOPPED"),
-];
-
-#[derive(clap::Args)]
-pub struct ListArgs {}
-
-pub async fn list(_: ListArgs, api: &Api, out: &Out) -> Result<(), Failure> {
+pub async fn list(api: &Api, out: &Out) -> Result<(), Failure> {
     let pipelines = list_all(api, "/pipelines", &[]).await?;
-    out.list(&pipelines, &COLUMNS, row, "no pipelines")
+    out.list(&pipelines, row, "no pipelines")
 }
 
 fn row(pipeline: &Value) -> Vec<Cell> {
-    let stages = pipeline["stages"].as_array().into_iter().flatten();
-    let stages: Vec<String> = stages
-        .map(|stage| {
-            let mark = if text_of(stage, "approval") == "always" { " (approval)" } else { "" };
-            format!("{}{mark}", text_of(stage, "name"))
-        })
-        .collect();
+    let stages = items_of(&pipeline["stages"]).iter().map(|stage| {
+        let mark = if text_of(stage, "approval") == "always" { " (approval)" } else { "" };
+        format!("{}{mark}", text_of(stage, "name"))
+    });
     vec![
-        Cell::styled(text_of(pipeline, "id"), Style::Strong),
-        text_of(pipeline, "name").into(),
-        Cell::status(text_of(pipeline, "status")),
-        pipeline["environmentCount"].to_string().into(),
-        stages.join(", ").into(),
-        stopped(pipeline).unwrap_or_default().into(),
+        Cell::whole("PIPELINE", text_of(pipeline, "id")).styled(Style::Strong),
+        Cell::cuttable("NAME", text_of(pipeline, "name")),
+        Cell::status("STATUS", text_of(pipeline, "status")),
+        Cell::whole("ENVIRONMENTS", pipeline["environmentCount"].to_string()),
+        Cell::cuttable("STAGES", stages.collect::<Vec<_>>().join(", ")),
+        Cell::cuttable("STOPPED", stopped(pipeline).unwrap_or_default()),
     ]
 }
 
@@ -48,8 +33,7 @@ fn row(pipeline: &Value) -> Vec<Cell> {
 fn stopped(pipeline: &Value) -> Option<String> {
     let at = times::clock(pipeline["stoppedAt"].as_str()?);
     let by = text_of(&pipeline["stoppedBy"], "name");
-    let reason = pipeline["stopReason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
-    Some(format!("by {by} at {at} UTC{reason}"))
+    Some(format!("by {by} at {at} UTC{}", after_colon(pipeline, "stopReason")))
 }
 
 #[derive(clap::Args)]

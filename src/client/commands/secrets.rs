@@ -8,26 +8,17 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use super::connected::Connected;
-use crate::api::{Api, CallError, list_all, new_key};
+use crate::api::{Api, Connected, NoArgs, given, list_all, new_key};
 use crate::arguments::identifier;
 use crate::connection::options::Options;
 use crate::connection::secret::read_hidden;
-use crate::failure::{Failure, client_help};
-use crate::output::table::{Cell, Column};
+use crate::failure::{CallError, Failure, client_help};
+use crate::output::table::Cell;
 use crate::output::text::{Style, harmless};
 use crate::output::{Out, text_of, times};
 
 /// The server's limit.
 const VALUE_BYTES_MAX: u64 = 16 * 1024;
-
-const COLUMNS: [Column; 5] = [
-    Column::whole("NAME"),
-    Column::whole("PIPELINE"),
-    Column::whole("VERSION"),
-    Column::whole("UPDATED (UTC)"),
-    Column::cuttable("DESCRIPTION"),
-];
 
 #[derive(clap::Subcommand)]
 pub enum Command {
@@ -36,7 +27,7 @@ pub enum Command {
         "It lists those of the organization and of all pipelines; with --pipeline, that pipeline's alone.\n\n\
          Examples:\n  lockkeeper secrets list\n  lockkeeper secrets list --pipeline web --json"
     ))]
-    List(Connected<ListArgs>),
+    List(Connected<NoArgs>),
     /// Create a secret, or give it a new value; the value comes from stdin or a file
     #[command(after_help = client_help!(
         "On a terminal it asks for the value. Of piped input the last line break is left out; of a file, nothing. The secret \
@@ -56,23 +47,22 @@ pub enum Command {
 
 pub async fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::List(mut command) => {
-            command.args.scope = Scope::of(&command.options)?;
-            command.run(list).await
+        Command::List(command) => {
+            let scope = Scope::of(&command.options)?;
+            command.run(async |_, api, out| list(scope, api, out).await).await
         }
-        Command::Set(mut command) => {
-            command.args.scope = Scope::of(&command.options)?;
-            command.run(set).await
+        Command::Set(command) => {
+            let scope = Scope::of(&command.options)?;
+            command.run(async |args, api, out| set(args, &scope, api, out).await).await
         }
-        Command::Delete(mut command) => {
-            command.args.scope = Scope::of(&command.options)?;
-            command.run(delete).await
+        Command::Delete(command) => {
+            let scope = Scope::of(&command.options)?;
+            command.run(async |args, api, out| delete(args, &scope, api, out).await).await
         }
     }
 }
 
 /// The owner of a secret: this pipeline, or the organization.
-#[derive(Debug, Clone, Default)]
 struct Scope(Option<String>);
 
 impl Scope {
@@ -95,26 +85,19 @@ impl Scope {
     }
 }
 
-#[derive(clap::Args)]
-pub struct ListArgs {
-    #[arg(skip)]
-    scope: Scope,
-}
-
-async fn list(args: ListArgs, api: &Api, out: &Out) -> Result<(), Failure> {
-    let pipeline = args.scope.0;
-    let query: Vec<(&str, String)> = pipeline.map(|pipeline| ("pipelineId", pipeline)).into_iter().collect();
-    let secrets = list_all(api, "/secrets", &query).await?;
-    out.list(&secrets, &COLUMNS, row, "no secrets")
+async fn list(Scope(pipeline): Scope, api: &Api, out: &Out) -> Result<(), Failure> {
+    let filter: Vec<(&str, String)> = pipeline.map(|pipeline| ("pipelineId", pipeline)).into_iter().collect();
+    let secrets = list_all(api, "/secrets", &filter).await?;
+    out.list(&secrets, row, "no secrets")
 }
 
 fn row(secret: &Value) -> Vec<Cell> {
     vec![
-        Cell::styled(text_of(secret, "name"), Style::Strong),
-        secret["pipelineId"].as_str().unwrap_or("(all)").into(),
-        secret["version"].to_string().into(),
-        times::clock(text_of(secret, "updatedAt")).into(),
-        text_of(secret, "description").into(),
+        Cell::whole("NAME", text_of(secret, "name")).styled(Style::Strong),
+        Cell::whole("PIPELINE", secret["pipelineId"].as_str().unwrap_or("(all)")),
+        Cell::whole("VERSION", secret["version"].to_string()),
+        Cell::whole("UPDATED (UTC)", times::clock(text_of(secret, "updatedAt"))),
+        Cell::cuttable("DESCRIPTION", text_of(secret, "description")),
     ]
 }
 
@@ -129,24 +112,19 @@ pub struct SetArgs {
     /// For people
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    #[arg(skip)]
-    scope: Scope,
 }
 
-async fn set(args: SetArgs, api: &Api, out: &Out) -> Result<(), Failure> {
+async fn set(args: SetArgs, scope: &Scope, api: &Api, out: &Out) -> Result<(), Failure> {
     let value = match &args.file {
         Some(file) => value_of_file(file)?,
         None => value_of_stdin(&args.name)?,
     };
-    let mut change = json!({ "value": *value });
-    if let Some(description) = &args.description {
-        change["description"] = json!(description);
-    }
+    let change = given(json!({ "value": *value, "description": args.description }));
     let mut new = change.clone();
     new["name"] = json!(args.name);
-    new["pipelineId"] = json!(args.scope.0);
+    new["pipelineId"] = json!(scope.0);
     // Secrets are changed more often than created; another caller may create or delete it in between.
-    let path = path_of(&args.name, &args.scope);
+    let path = path_of(&args.name, scope);
     let secret = match api.put(&path, &change).await {
         Err(Failure::NotFound(_)) => match create(api, &new).await? {
             Some(secret) => secret,
@@ -156,7 +134,7 @@ async fn set(args: SetArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     };
     out.record(&secret, |secret| {
         let version = &secret["version"];
-        vec![harmless(&format!("{} {} is set, version {version}", args.scope.words(), args.name))]
+        vec![harmless(&format!("{} {} is set, version {version}", scope.words(), args.name))]
     })
 }
 
@@ -177,16 +155,14 @@ pub struct DeleteArgs {
     /// The secret
     #[arg(value_name = "NAME", value_parser = variable_name)]
     name: String,
-    #[arg(skip)]
-    scope: Scope,
 }
 
-async fn delete(args: DeleteArgs, api: &Api, out: &Out) -> Result<(), Failure> {
-    api.delete(&path_of(&args.name, &args.scope)).await?;
+async fn delete(args: DeleteArgs, scope: &Scope, api: &Api, out: &Out) -> Result<(), Failure> {
+    api.delete(&path_of(&args.name, scope)).await?;
     if out.json {
         return out.json(&Value::Null);
     }
-    out.line(&harmless(&format!("{} {} is deleted", args.scope.words(), args.name)))
+    out.line(&harmless(&format!("{} {} is deleted", scope.words(), args.name)))
 }
 
 fn path_of(name: &str, scope: &Scope) -> String {

@@ -3,22 +3,13 @@
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
-use crate::api::Api;
+use crate::api::{Api, given, list_all};
 use crate::arguments::identifier;
 use crate::failure::Failure;
-use crate::output::table::{Cell, Column};
-use crate::output::text::harmless;
-use crate::output::{Out, text_of, times};
+use crate::output::table::Cell;
+use crate::output::text::{harmless, shown_of};
+use crate::output::{Out, note, text_of, times};
 
-const COLUMNS: [Column; 7] = [
-    Column::whole("TOKEN"),
-    Column::cuttable("NAME"),
-    Column::cuttable("USER"),
-    Column::optional("ENDS IN"),
-    Column::optional("CREATED"),
-    Column::whole("LAST USED"),
-    Column::whole("EXPIRES"),
-];
 const HOURS_PER_DAY: i64 = 24;
 
 #[derive(clap::Args)]
@@ -68,7 +59,7 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
         Command::Revoke { tokens } => {
             for token in tokens {
                 api.delete(&format!("/tokens/{token}")).await?;
-                out.note(&format!("revoked {token}"));
+                note(&format!("revoked {token}"));
             }
             Ok(())
         }
@@ -76,33 +67,25 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
 }
 
 async fn list(mine: bool, api: &Api, out: &Out) -> Result<(), Failure> {
-    let mut tokens = Vec::new();
-    loop {
-        let answer = api.get(&format!("/tokens?mine={mine}&limit=100&offset={}", tokens.len())).await?;
-        let page = answer.data.as_array().map(Vec::as_slice).unwrap_or_default();
-        tokens.extend_from_slice(page);
-        if page.is_empty() || tokens.len() as u64 >= answer.pagination["total"].as_u64().unwrap_or_default() {
-            break;
-        }
-    }
+    let tokens = list_all(api, "/tokens", &[("mine", mine.to_string())]).await?;
     let now = Timestamp::now();
-    out.list(&Value::Array(tokens), &COLUMNS, |token| row(token, now), "no tokens")
+    out.list(&tokens, |token| row(token, now), "no tokens")
 }
 
 fn row(token: &Value, now: Timestamp) -> Vec<Cell> {
     let ago = |field: &str, none: &str| {
-        let ago = token[field].as_str().and_then(|at| times::since(at, now));
+        let ago = times::since(text_of(token, field), now);
         ago.map_or_else(|| none.to_owned(), |ago| format!("{ago} ago"))
     };
-    let expires = token["expiresAt"].as_str().and_then(|at| times::until(at, now));
+    let expires = times::until(text_of(token, "expiresAt"), now);
     vec![
-        text_of(token, "tokenId").into(),
-        text_of(token, "name").into(),
-        text_of(&token["user"], "name").into(),
-        format!("…{}", text_of(token, "lastFour")).into(),
-        ago("createdAt", "").into(),
-        ago("lastUsedAt", "never").into(),
-        expires.map_or_else(|| "never".to_owned(), |left| format!("in {left}")).into(),
+        Cell::whole("TOKEN", text_of(token, "tokenId")),
+        Cell::cuttable("NAME", text_of(token, "name")),
+        Cell::cuttable("USER", text_of(&token["user"], "name")),
+        Cell::optional("ENDS IN", format!("…{}", text_of(token, "lastFour"))),
+        Cell::optional("CREATED", ago("createdAt", "")),
+        Cell::whole("LAST USED", ago("lastUsedAt", "never")),
+        Cell::whole("EXPIRES", expires.map_or_else(|| "never".to_owned(), |left| format!("in {left}"))),
     ]
 }
 
@@ -113,23 +96,18 @@ async fn create(
     api: &Api,
     out: &Out,
 ) -> Result<(), Failure> {
-    let mut body = json!({ "name": name });
-    if let Some(user) = user {
-        body["user"] = json!(user);
-    }
-    if let Some(expires) = expires {
-        body["expiresAt"] = json!(expires.to_string());
-    }
+    let expires = expires.map(|at| at.to_string());
+    let body = given(json!({ "name": name, "user": user, "expiresAt": expires }));
     let created = api.post("/tokens", &body).await?.data;
+    let id = shown_of(&created, "tokenId");
     let Some(text) = created["token"].as_str() else {
         // The first answer was lost, and the server stores no token text.
-        let id = harmless(text_of(&created, "tokenId"));
         return Err(Failure::Failed(format!(
             "the token {id} was created, but its text was lost with the connection; revoke it, and create another one"
         )));
     };
     if !out.json {
-        out.note(&format!("created {}; it is not shown again", harmless(text_of(&created, "tokenId"))));
+        note(&format!("created {id}; it is not shown again"));
     }
     // Alone on stdout, for a file or another program.
     out.record(&created, |_| vec![harmless(text)])

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use reqwest::{Client, redirect};
+use reqwest::{Client, Url, redirect};
 use serde_json::Value;
 
 use super::secret::{Secret, read_line};
@@ -16,7 +16,8 @@ pub enum IdentitySource {
     Given(Secret),
     /// `LOCKKEEPER_IDENTITY_TOKEN_FILE`, read each time, since its writer renews it.
     File(PathBuf),
-    GitHub(GitHub),
+    /// `ACTIONS_ID_TOKEN_REQUEST_URL`, and the token with which it is asked for the identity token.
+    GitHub { url: String, token: Secret, audience: String },
 }
 
 impl IdentitySource {
@@ -31,14 +32,14 @@ impl IdentitySource {
         let url = variable("ACTIONS_ID_TOKEN_REQUEST_URL")?;
         let token = Secret::new(&variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN")?);
         let audience = variable("LOCKKEEPER_AUDIENCE").unwrap_or_else(|| server.to_owned());
-        Some(Self::GitHub(GitHub { url, token, audience }))
+        Some(Self::GitHub { url, token, audience })
     }
 
     pub async fn identity_token(&self) -> Result<Secret, Failure> {
         match self {
             Self::Given(token) => Ok(token.clone()),
             Self::File(file) => read_line(file, "identity token file"),
-            Self::GitHub(github) => github.identity_token().await,
+            Self::GitHub { url, token, audience } => of_github(with_audience(url, audience)?, token).await,
         }
     }
 }
@@ -46,48 +47,31 @@ impl IdentitySource {
 /// GitHub answers within a second.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GitHub {
-    /// From `ACTIONS_ID_TOKEN_REQUEST_URL`.
-    pub url: String,
-    /// From `ACTIONS_ID_TOKEN_REQUEST_TOKEN`.
-    pub token: Secret,
-    /// The audience of the identity token.
-    pub audience: String,
-}
-
-impl GitHub {
-    /// With a separate client: a given certificate authority is for the server, not for GitHub.
-    pub async fn identity_token(&self) -> Result<Secret, Failure> {
-        // Fails only if one is installed already, which is fine.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let client = Client::builder().redirect(redirect::Policy::none()).timeout(ANSWER_WITHIN).build();
-        let client = client.map_err(|_| unreachable("no connection can be prepared"))?;
-        let url = with_audience(&self.url, &self.audience)?;
-        let sent = client.get(url).bearer_auth(self.token.reveal()).send().await;
-        // Without the error's own text, which contains the address and its query.
-        let answer =
-            sent.map_err(|error| unreachable(if error.is_timeout() { "no answer in time" } else { "no connection" }))?;
-        let status = answer.status().as_u16();
-        if status != 200 {
-            return Err(unreachable(&format!("status {status}")));
-        }
-        let body: Value = answer.json().await.map_err(|_| unreachable("the answer is not JSON"))?;
-        let token = body["value"].as_str().ok_or_else(|| unreachable("the answer has no token"))?;
-        Ok(Secret::new(token))
+/// With a separate client: a given certificate authority is for the server, not for GitHub.
+async fn of_github(url: Url, token: &Secret) -> Result<Secret, Failure> {
+    let unreachable = |why: &str| Failure::Unreachable(format!("GitHub gives no identity token: {why}"));
+    // Fails only if one is installed already, which is fine.
+    rustls::crypto::ring::default_provider().install_default().ok();
+    let client = Client::builder().redirect(redirect::Policy::none()).timeout(ANSWER_WITHIN).build();
+    let client = client.map_err(|_| unreachable("no connection can be prepared"))?;
+    let sent = client.get(url).bearer_auth(token.reveal()).send().await;
+    // Without the error's own text, which contains the address and its query.
+    let answer =
+        sent.map_err(|error| unreachable(if error.is_timeout() { "no answer in time" } else { "no connection" }))?;
+    let status = answer.status().as_u16();
+    if status != 200 {
+        return Err(unreachable(&format!("status {status}")));
     }
+    let body: Value = answer.json().await.map_err(|_| unreachable("the answer is not JSON"))?;
+    body["value"].as_str().map(Secret::new).ok_or_else(|| unreachable("the answer has no token"))
 }
 
 /// The address already has a query.
-fn with_audience(url: &str, audience: &str) -> Result<reqwest::Url, Failure> {
-    let url = reqwest::Url::parse(url);
+fn with_audience(url: &str, audience: &str) -> Result<Url, Failure> {
+    let url = Url::parse(url);
     let mut url = url.map_err(|_| Failure::Usage("ACTIONS_ID_TOKEN_REQUEST_URL is not an address".to_owned()))?;
     url.query_pairs_mut().append_pair("audience", audience);
     Ok(url)
-}
-
-fn unreachable(why: &str) -> Failure {
-    Failure::Unreachable(format!("GitHub gives no identity token: {why}"))
 }
 
 #[cfg(test)]
@@ -107,7 +91,7 @@ mod tests {
         let github = [("ACTIONS_ID_TOKEN_REQUEST_URL", "https://x"), ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "t")];
         let offered = |audience: &str| {
             let audience = audience.to_owned();
-            Some(IdentitySource::GitHub(GitHub { url: "https://x".to_owned(), token: Secret::new("t"), audience }))
+            Some(IdentitySource::GitHub { url: "https://x".to_owned(), token: Secret::new("t"), audience })
         };
         assert_eq!(found(&github), offered("https://lock.example"));
         assert_eq!(found(&[&github[..], &[("LOCKKEEPER_AUDIENCE", "aud")]].concat()), offered("aud"));

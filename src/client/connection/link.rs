@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
-use reqwest::{Certificate, Client, Method, Response, Url, redirect};
+use reqwest::header::HeaderMap;
+use reqwest::{Certificate, Client, Method, RequestBuilder, Response, Url, redirect};
 
 use super::options::Settings;
-use crate::failure::Failure;
+use crate::failure::{CallError, Failure, Problem};
 
 /// A server that has not accepted by then is overloaded or down.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -23,23 +23,6 @@ pub struct Link {
     base: String,
 }
 
-/// Why there is no answer.
-#[derive(Debug, Clone)]
-pub struct NoAnswer {
-    pub words: String,
-    /// Whether the request may have reached the server.
-    pub maybe_sent: bool,
-    /// The server's certificate is not accepted, so a retry would fail too.
-    pub is_untrusted: bool,
-}
-
-impl NoAnswer {
-    /// For a request that may have been executed.
-    pub fn lost(words: String) -> Self {
-        Self { words, maybe_sent: true, is_untrusted: false }
-    }
-}
-
 /// An unparsed answer.
 #[derive(Debug)]
 pub struct RawAnswer {
@@ -50,33 +33,24 @@ pub struct RawAnswer {
 
 impl RawAnswer {
     pub fn header(&self, name: &str) -> Option<&str> {
-        header(&self.headers, name)
+        self.headers.get(name)?.to_str().ok()
     }
-}
 
-pub fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
-}
-
-pub fn content_type(headers: &HeaderMap) -> &str {
-    header(headers, CONTENT_TYPE.as_str()).unwrap_or_default()
-}
-
-/// In seconds; the server never sends a date.
-pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    header(headers, RETRY_AFTER.as_str())?.parse().ok().map(Duration::from_secs)
+    pub fn problem(&self) -> Problem {
+        // In seconds; the server never sends a date.
+        let seconds = self.header("retry-after").and_then(|seconds| seconds.parse().ok());
+        let content_type = self.header("content-type").unwrap_or_default();
+        Problem::read(self.status, content_type, seconds.map(Duration::from_secs), &self.body)
+    }
 }
 
 impl Link {
     pub fn new(settings: &Settings) -> Result<Self, Failure> {
         let url =
             Url::parse(&settings.url).ok().filter(|url| url.has_host() && matches!(url.scheme(), "http" | "https"));
-        let Some(url) = url else {
-            return Err(Failure::Usage(format!(
-                "`{}` is no address of a server; write http://… or https://…",
-                settings.url
-            )));
-        };
+        let url = url.ok_or_else(|| {
+            Failure::Usage(format!("`{}` is no address of a server; write http://… or https://…", settings.url))
+        })?;
         if !url.username().is_empty() || url.password().is_some() {
             return Err(Failure::Usage("the address must not contain a user or a password".to_owned()));
         }
@@ -94,9 +68,9 @@ impl Link {
             // Some images contain no CA certificates, and could not build a client otherwise.
             builder = builder.tls_certs_only([]);
         }
-        let http = builder
-            .build()
-            .map_err(|error| Failure::Failed(format!("cannot prepare connections: {}", error_chain(&error))))?;
+        let http = builder.build();
+        let http =
+            http.map_err(|error| Failure::Failed(format!("cannot prepare connections: {}", error_chain(&error))))?;
         Ok(Self { http, base: settings.url.clone() })
     }
 
@@ -106,40 +80,45 @@ impl Link {
     }
 
     /// A request for a path like `/api/v1/whoami`.
-    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}{path}", self.base))
     }
 
     /// Sends it and reads the whole answer.
-    pub async fn send(&self, request: reqwest::RequestBuilder) -> Result<RawAnswer, NoAnswer> {
+    pub async fn send(&self, request: RequestBuilder) -> Result<RawAnswer, CallError> {
         let mut response = self.open(request).await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = Vec::new();
         while let Some(piece) = response.chunk().await.map_err(|error| self.no_answer(&error))? {
             body.extend_from_slice(&piece);
             if body.len() > ANSWER_BYTES_MAX {
-                return Err(NoAnswer::lost(format!("{}: the answer is too long", self.base)));
+                return Err(CallError::NoAnswer(format!("{}: the answer is too long", self.base)));
             }
         }
         Ok(RawAnswer { status, headers, body })
     }
 
     /// Sends it; the caller reads the body in pieces.
-    pub async fn open(&self, request: reqwest::RequestBuilder) -> Result<Response, NoAnswer> {
+    pub async fn open(&self, request: RequestBuilder) -> Result<Response, CallError> {
         request.send().await.map_err(|error| self.no_answer(&error))
     }
 
-    pub fn no_answer(&self, error: &reqwest::Error) -> NoAnswer {
+    pub fn no_answer(&self, error: &reqwest::Error) -> CallError {
+        if error.is_timeout() && !error.is_connect() {
+            return self.late();
+        }
         let why = error_chain(error);
-        let words = if error.is_timeout() && !error.is_connect() {
-            format!("{} did not answer in time", self.base)
-        } else if let Some(advice) = certificate_advice(&why) {
+        if let Some(advice) = certificate_advice(&why) {
             let words = format!("cannot trust {}: {advice} ({why})", self.base);
-            return NoAnswer { words, maybe_sent: false, is_untrusted: true };
-        } else {
-            format!("cannot reach {}: {why}", self.base)
-        };
-        NoAnswer { words, maybe_sent: !error.is_connect() && !error.is_builder(), is_untrusted: false }
+            return CallError::Failure(Failure::Unreachable(words));
+        }
+        let words = format!("cannot reach {}: {why}", self.base);
+        let was_sent = !error.is_connect() && !error.is_builder();
+        if was_sent { CallError::NoAnswer(words) } else { CallError::NoConnection(words) }
+    }
+
+    pub fn late(&self) -> CallError {
+        CallError::NoAnswer(format!("{} did not answer in time", self.base))
     }
 }
 

@@ -145,7 +145,8 @@ fn chosen_profile<'a>(
     Ok(Some(profile))
 }
 
-fn trimmed(url: &str) -> String {
+/// Without the slash at its end.
+pub fn trimmed(url: &str) -> String {
     url.trim().trim_end_matches('/').to_owned()
 }
 

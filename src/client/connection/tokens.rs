@@ -3,16 +3,16 @@
 
 use std::time::Duration;
 
+use reqwest::Method;
 use reqwest::header::CONTENT_TYPE;
-use reqwest::{Method, Url};
 use serde_json::Value;
 use tokio::sync::Mutex;
 
 use super::identity::IdentitySource;
-use super::link::{self, Link, RawAnswer};
+use super::link::Link;
 use super::secret::Secret;
-use crate::failure::{Failure, Problem};
-use crate::retry::{self, Retrying, Trouble};
+use crate::failure::{CallError, Failure};
+use crate::retry::{self, Retrying};
 use crate::steady::Moment;
 
 /// Asked before every request, since a token may have to be renewed.
@@ -87,13 +87,6 @@ impl Current {
     }
 }
 
-/// Why an attempt failed, and whether to try again.
-struct Failed {
-    failure: Failure,
-    is_worth_a_retry: bool,
-    retry_after: Option<Duration>,
-}
-
 impl Exchange {
     pub fn new(source: IdentitySource, organization: String, link: Link, patience: Duration) -> Self {
         Self { source, organization, link, patience, current: Mutex::new(None) }
@@ -116,7 +109,7 @@ impl Exchange {
                 State::Expired => {}
             }
         }
-        let new = self.insist(retrying).await?;
+        let new = self.exchange(retrying).await?;
         Ok(current.insert(new).token.clone())
     }
 
@@ -125,55 +118,46 @@ impl Exchange {
         let mut current = self.current.lock().await;
         if current.as_ref().is_none_or(|known| known.token == *refused) {
             *current = None;
-            *current = Some(self.insist(retrying).await?);
+            *current = Some(self.exchange(retrying).await?);
         }
         Ok(())
     }
 
-    /// Tries until it succeeds or patience is over.
-    async fn insist(&self, retrying: &Retrying) -> Result<Current, Failure> {
-        let began = Moment::now();
-        for attempt in 0.. {
-            let failed = match self.attempt().await {
-                Ok(current) => return Ok(current),
-                Err(failed) => failed,
-            };
-            let pause = retry::pause(attempt, failed.retry_after, rand::random());
-            if !failed.is_worth_a_retry || Moment::now().since(began) + pause > self.patience {
-                return Err(failed.failure);
+    /// Tries until it succeeds or patience is over. Each exchange creates a token; one more is harmless.
+    async fn exchange(&self, retrying: &Retrying) -> Result<Current, Failure> {
+        retry::insist(self.patience, retrying, || self.attempt()).await.map_err(|error| match error {
+            CallError::Problem(problem) if problem.code == "invalid_grant" => {
+                Failure::Denied(format!("the server does not accept the identity token of this job: {problem}"))
             }
-            retrying.failed(failed.failure.to_string());
-            tokio::time::sleep(pause).await;
-        }
-        unreachable!("attempts end by an answer, or by patience")
+            CallError::Problem(problem) if problem.code == "issuer_unavailable" => {
+                Failure::Unreachable(problem.to_string())
+            }
+            error => error.into(),
+        })
     }
 
-    async fn attempt(&self) -> Result<Current, Failed> {
-        let identity = self.source.identity_token().await.map_err(|failure| {
+    async fn attempt(&self) -> Result<Current, CallError> {
+        let identity = self.source.identity_token().await.map_err(|failure| match failure {
             // An unreadable file will stay unreadable; a CI may answer later.
-            let is_worth_a_retry = matches!(failure, Failure::Unreachable(_));
-            Failed { failure, is_worth_a_retry, retry_after: None }
+            Failure::Unreachable(words) => CallError::NoConnection(words),
+            failure => CallError::Failure(failure),
         })?;
         // Before the request: the token may be that old when the answer arrives.
         let asked_at = Moment::now();
         let form = [("grant_type", GRANT_TYPE), ("subject_token_type", ID_TOKEN), ("subject_token", identity.reveal())];
         let path = format!("/api/v1/organizations/{}/tokens/exchange", self.organization);
         let request = self.link.request(Method::POST, &path).timeout(ANSWER_WITHIN);
-        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(encoded(&form));
-        let sent = self.link.send(request).await;
-        let raw = sent.map_err(|no_answer| Failed {
-            is_worth_a_retry: !no_answer.is_untrusted,
-            failure: Failure::Unreachable(no_answer.words),
-            retry_after: None,
-        })?;
-        if raw.status == 200 { granted(&raw.body, asked_at).ok_or_else(no_token) } else { Err(refused(&raw)) }
+        let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(body);
+        let raw = self.link.send(request).await?;
+        if raw.status != 200 {
+            return Err(CallError::Problem(Box::new(raw.problem())));
+        }
+        granted(&raw.body, asked_at).ok_or_else(|| {
+            let words = "the server has answered without a token; is this its address?";
+            CallError::Failure(Failure::Unreachable(words.to_owned()))
+        })
     }
-}
-
-/// Form-encoded, like the query of a URL.
-fn encoded(form: &[(&str, &str)]) -> String {
-    let url = Url::parse_with_params("http://form/", form);
-    url.ok().and_then(|url| url.query().map(str::to_owned)).unwrap_or_default()
 }
 
 /// Renewed after three quarters of its lifetime, which leaves time to try again.
@@ -184,37 +168,11 @@ fn granted(body: &[u8], asked_at: Moment) -> Option<Current> {
     Some(Current { token, renew_at: asked_at.plus(lives * 3 / 4), expires_at: asked_at.plus(lives) })
 }
 
-fn no_token() -> Failed {
-    let failure = Failure::Unreachable("the server has answered without a token; is this its address?".to_owned());
-    Failed { failure, is_worth_a_retry: false, retry_after: None }
-}
-
-fn refused(raw: &RawAnswer) -> Failed {
-    let retry_after = link::retry_after(&raw.headers);
-    let problem = Problem::read(raw.status, link::content_type(&raw.headers), retry_after, &raw.body);
-    let trouble = Trouble::Refused { status: problem.status, code: &problem.code };
-    // Each exchange creates a token; one more is harmless.
-    let is_worth_a_retry = retry::is_retried(trouble, true);
-    let failure = match problem.code.as_str() {
-        "invalid_grant" => {
-            Failure::Denied(format!("the server does not accept the identity token of this job: {problem}"))
-        }
-        "issuer_unavailable" => Failure::Unreachable(problem.to_string()),
-        _ => problem.into(),
-    };
-    Failed { failure, is_worth_a_retry, retry_after }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn whatever_the_identity_token_is_it_stays_one_parameter() {
-        assert_eq!(encoded(&[("a", "x.y-_z"), ("b", "1&c=2 +\n")]), "a=x.y-_z&b=1%26c%3D2+%2B%0A");
-    }
 
     #[test]
     fn a_token_is_renewed_before_it_expires() {

@@ -7,7 +7,9 @@ pub mod table;
 pub mod text;
 pub mod times;
 
+use std::cell::Cell;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -16,8 +18,8 @@ use rustix::termios::tcgetwinsize;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-use self::table::{Cell, Column};
 use self::text::{Style, paint};
+pub use self::text::{items_of, text_of};
 use super::failure::Failure;
 
 /// For a terminal that does not report its width.
@@ -49,44 +51,29 @@ impl Out {
         Self { json, colour: is_coloured(colour, terminal), terminal }
     }
 
-    /// The current width, since a terminal can be resized; none when piped.
-    pub fn width(&self) -> Option<usize> {
-        if !self.terminal {
-            return None;
-        }
-        let told = tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_col)).unwrap_or_default();
-        Some(if told == 0 { USUAL_WIDTH } else { told })
-    }
-
     /// One record: the server's data unchanged, or lines for people.
     pub fn record(&self, data: &Value, lines: impl FnOnce(&Value) -> Vec<String>) -> Result<(), Failure> {
-        if self.json {
-            return self.json(data);
-        }
-        self.lines(&lines(data))
+        if self.json { self.json(data) } else { self.lines(&lines(data)) }
     }
 
     /// A list: the server's data unchanged, or a table with a row for each item.
-    pub fn list(
-        &self,
-        data: &Value,
-        columns: &[Column],
-        row: impl Fn(&Value) -> Vec<Cell>,
-        if_empty: &str,
-    ) -> Result<(), Failure> {
-        if self.json {
-            return self.json(data);
-        }
-        let rows: Vec<Vec<Cell>> = data.as_array().into_iter().flatten().map(row).collect();
-        if rows.is_empty() {
-            self.note(if_empty);
-            return Ok(());
-        }
-        self.table(columns, &rows)
+    pub fn list(&self, data: &Value, row: impl Fn(&Value) -> Vec<table::Cell>, if_empty: &str) -> Result<(), Failure> {
+        if self.json { self.json(data) } else { self.rows(items_of(data).iter(), row, if_empty) }
     }
 
-    pub fn table(&self, columns: &[Column], rows: &[Vec<Cell>]) -> Result<(), Failure> {
-        self.lines(&table::render(columns, rows, self.width(), self.colour))
+    pub fn rows<'a>(
+        &self,
+        items: impl Iterator<Item = &'a Value>,
+        row: impl Fn(&Value) -> Vec<table::Cell>,
+        if_empty: &str,
+    ) -> Result<(), Failure> {
+        let rows: Vec<Vec<table::Cell>> = items.map(row).collect();
+        if rows.is_empty() {
+            note(if_empty);
+            return Ok(());
+        }
+        let width = self.terminal.then(|| width_of(io::stdout()));
+        self.lines(&table::render(rows, width, self.colour))
     }
 
     /// Indented, for people who read it too.
@@ -117,35 +104,51 @@ impl Out {
         })
     }
 
-    /// A message for people, on stderr.
-    pub fn note(&self, words: &str) {
-        note(words);
-    }
-
     pub fn paint(&self, text: &str, style: Style) -> String {
         paint(text, style, self.colour)
     }
 }
 
-/// Whether stderr is a terminal that can move its cursor.
-pub fn stderr_is_drawn_on() -> bool {
-    io::stderr().is_terminal() && std::env::var_os("TERM").is_some_and(|kind| kind != "dumb")
+/// A line on stderr that is replaced while a command waits, and wiped when this is dropped.
+#[derive(Debug)]
+pub struct StatusLine {
+    /// Whether stderr is a terminal that can move its cursor.
+    pub terminal: bool,
+    drawn: Cell<bool>,
 }
 
-/// Replaces the line that was last drawn on stderr.
-pub fn draw_line(text: &str) {
-    let width = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col)).unwrap_or_default();
-    let width = if width == 0 { USUAL_WIDTH } else { width };
-    // In one write: wiping and drawing separately would flicker. Without the last column, where some terminals wrap.
-    let line = format!("\r{}\u{1b}[K", table::cut(text, width.saturating_sub(1)));
-    io::stderr().write_all(line.as_bytes()).ok();
+impl StatusLine {
+    pub fn on_stderr() -> Self {
+        let can_move = std::env::var_os("TERM").is_some_and(|kind| kind != "dumb");
+        Self { terminal: io::stderr().is_terminal() && can_move, drawn: Cell::new(false) }
+    }
+
+    pub fn draw(&self, text: &str) {
+        // In one write: wiping and drawing separately would flicker. Without the last column, where some terminals wrap.
+        let line = format!("\r{}\u{1b}[K", table::cut(text, width_of(io::stderr()).saturating_sub(1)));
+        io::stderr().write_all(line.as_bytes()).ok();
+        self.drawn.set(true);
+    }
+
+    pub fn wipe(&self) {
+        if self.drawn.take() {
+            io::stderr().write_all(b"\r\x1b[K").ok();
+        }
+    }
 }
 
-pub fn wipe_line() {
-    io::stderr().write_all(b"\r\x1b[K").ok();
+impl Drop for StatusLine {
+    fn drop(&mut self) {
+        self.wipe();
+    }
 }
 
-/// Not `eprintln`, which panics when stderr is closed or full.
+fn width_of(terminal: impl AsFd) -> usize {
+    let columns = tcgetwinsize(terminal).map(|size| size.ws_col.into()).unwrap_or_default();
+    if columns == 0 { USUAL_WIDTH } else { columns }
+}
+
+/// A message for people, on stderr. Not `eprintln`, which panics when stderr is closed or full.
 pub fn note(words: &str) {
     writeln!(io::stderr(), "{words}").ok();
 }
@@ -159,11 +162,6 @@ pub fn is_coloured(colour: Colour, terminal: bool) -> bool {
         Colour::Never => false,
         Colour::Auto => terminal && !unwanted && !dumb,
     }
-}
-
-/// The text of a field; empty if it is null or missing.
-pub fn text_of<'a>(data: &'a Value, field: &str) -> &'a str {
-    data.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// `name: value` lines with aligned values; fields without a value are left out.

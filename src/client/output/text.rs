@@ -1,4 +1,28 @@
-//! Text on a terminal: makes other people's text harmless, and adds colours, which carry no extra information.
+//! Text on a terminal: reads it from the server's data, makes other people's text harmless, and adds colours, which carry
+//! no extra information.
+
+use serde_json::Value;
+
+/// The text of a field; empty if it is null or missing.
+pub fn text_of<'a>(data: &'a Value, field: &str) -> &'a str {
+    data.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The same for a terminal.
+pub fn shown_of(data: &Value, field: &str) -> String {
+    harmless(text_of(data, field))
+}
+
+/// `: ` and the text of a field; empty if there is none.
+pub fn after_colon(data: &Value, field: &str) -> String {
+    let text = shown_of(data, field);
+    if text.is_empty() { text } else { format!(": {text}") }
+}
+
+/// The items of a list; none if it is not one.
+pub fn items_of(list: &Value) -> &[Value] {
+    list.as_array().map(Vec::as_slice).unwrap_or_default()
+}
 
 /// The text in one line, without characters that would move the cursor, change colours or reorder text.
 pub fn harmless(text: &str) -> String {
@@ -16,9 +40,12 @@ fn replacement(character: char) -> char {
 }
 
 fn is_harmful(character: char) -> bool {
-    // Control characters, and those that change the direction of the text around them.
-    let turns = matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    character.is_control() || turns || matches!(character, '\u{2028}' | '\u{2029}')
+    character.is_control() || is_turning(character) || matches!(character, '\u{2028}' | '\u{2029}')
+}
+
+/// Whether it changes the direction of the text around it.
+pub fn is_turning(character: char) -> bool {
+    matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

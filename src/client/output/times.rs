@@ -20,7 +20,7 @@ pub fn until(at: &str, now: Timestamp) -> Option<String> {
     Some(span(between(now, at)))
 }
 
-fn between(earlier: Timestamp, later: Timestamp) -> Duration {
+pub fn between(earlier: Timestamp, later: Timestamp) -> Duration {
     later.duration_since(earlier).try_into().unwrap_or_default()
 }
 

@@ -5,21 +5,19 @@ use std::io;
 use std::pin::{Pin, pin};
 use std::time::Duration;
 
-use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::guard::{Ending, Guarded, Order, Report, sweep};
+use super::guard::{Ending, Guarded, Order, Report, do_not_stop_at_output, sweep};
 use super::lease::{Held, MARGIN, TTL_MIN};
-use super::terminal;
 use crate::acquire::{Fate, Request, Session, Target, acquire, context, fate};
-use crate::api::{Api, Call};
+use crate::api::Api;
 use crate::arguments::{EnvironmentName, label, seconds, seconds_from};
 use crate::connection::options::variable;
-use crate::failure::Failure;
-use crate::output::text::harmless;
-use crate::output::{Out, note, text_of};
-use crate::retry;
+use crate::failure::{Failure, deployment_result};
+use crate::output::text::shown_of;
+use crate::output::{Out, items_of, note, text_of};
+use crate::retry::Attempts;
 use crate::signals::Signals;
 use crate::steady::{Alarm, Moment};
 
@@ -60,12 +58,9 @@ fn ttl(text: &str) -> Result<u64, String> {
 
 impl Args {
     async fn request(&self, api: &Api) -> Result<Request, Failure> {
-        let (pipeline, target) = match &self.environment {
-            Some(environment) => (api.pipeline_of(environment).await?, Target::Environment(environment.name.clone())),
-            None => (api.pipeline().await?, Target::Any(self.label.clone())),
-        };
+        let (pipeline, target) = Target::of(api, self.environment.clone(), self.label.clone()).await?;
         Ok(Request {
-            pipeline: pipeline.to_owned(),
+            pipeline,
             target,
             commit: None,
             context: self.context.clone().or_else(|| context::of_ci(&variable)),
@@ -78,15 +73,15 @@ impl Args {
 
 pub async fn run(args: Args, api: &Api, _: &Out) -> Result<(), Failure> {
     let request = args.request(api).await?;
-    let mut signals = Signals::ending().map_err(cannot)?;
+    let mut signals = Signals::ending()?;
     let acquired = acquire(api, &request, &mut signals).await?;
     let mut held = Held::new(api, acquired, Duration::from_secs(args.ttl));
     let (environment, token) = (held.session.environment(), held.session.fencing_token().unwrap_or_default());
     note(&format!("lockkeeper: holding {environment}, fencing token {token}"));
-    let (told, until) = watch::channel(held.lease.until());
+    let (told, until) = watch::channel(held.lease.until);
     let keeper = pin!(held.clone().keep(Alarm::new().map_err(cannot)?, told));
     let outcome = work(&args, &held, signals, keeper, until.clone()).await;
-    held.lease.renewed_until(*until.borrow());
+    held.lease.until = *until.borrow();
     finish(held, outcome).await
 }
 
@@ -108,7 +103,7 @@ async fn work(
 ) -> Outcome {
     if let Some(commit) = &args.deploy {
         let deployed = tokio::select! {
-            deployed = deploy(held.api, &held.session, commit) => deployed.map(drop),
+            deployed = deploy(held.api, &held.session, commit) => deployed,
             lost = &mut keeper => return Outcome::Lost(lost),
             signal = signals.next() => Err(Failure::of_signal(signal)),
         };
@@ -119,35 +114,32 @@ async fn work(
         }
     }
     // Before the command has the terminal, and after the last moment at which this process could be suspended by it.
-    terminal::do_not_stop_at_output();
+    do_not_stop_at_output();
     let started = signals.all().and_then(|()| Guarded::start(&args.command, &variables(held)));
     let (guarded, alarm) = match started.and_then(|guarded| Ok((guarded, Alarm::new()?))) {
         Ok(started) => started,
         Err(error) => return Outcome::NotStarted(cannot(error)),
     };
     let grace = held.lease.grace(Duration::from_secs(args.grace));
-    watch_over(Watched { guarded, alarm, signals, until }, grace, keeper).await
+    watch_over(guarded, alarm, signals, until, grace, keeper).await
 }
 
-/// The events that the client handles while the command runs.
-struct Watched {
-    guarded: Guarded,
+/// Coordinates the keeper of the lease, which ends at `until`, the guard of the command, and received signals.
+async fn watch_over(
+    mut guarded: Guarded,
     alarm: Alarm,
-    signals: Signals,
-    /// The end of the lease.
-    until: watch::Receiver<Moment>,
-}
-
-/// Coordinates the keeper of the lease, the guard of the command, and received signals.
-async fn watch_over(watched: Watched, grace: Duration, mut keeper: Pin<&mut impl Future<Output = String>>) -> Outcome {
-    let Watched { mut guarded, alarm, mut signals, mut until } = watched;
+    mut signals: Signals,
+    mut until: watch::Receiver<Moment>,
+    grace: Duration,
+    mut keeper: Pin<&mut impl Future<Output = String>>,
+) -> Outcome {
     guarded.order(Order::Start { grace, until: *until.borrow_and_update() });
     let (mut ending, mut lost, mut swept) = (None, None, false);
     loop {
         // The guard has ended the command by then, unless it is unable to.
         let too_late = until.borrow().minus(MARGIN / 2);
         tokio::select! {
-            report = guarded.report() => match report {
+            report = guarded.reports.next() => match report {
                 Some(Report::Gone) => break,
                 Some(Report::Ended(how)) => ending = Some(how),
                 Some(Report::Left(count)) => note(&left_behind(count)),
@@ -243,21 +235,14 @@ fn cannot(error: io::Error) -> Failure {
 
 /// Proxies cut off longer waits.
 const POLL_SECONDS: u64 = 20;
-/// The time for an answer, in addition to the requested wait.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
-/// Deploys a commit in a session and waits for the end. Fails unless it succeeds.
-async fn deploy(api: &Api, session: &Session, commit: &str) -> Result<Value, Failure> {
+/// Deploys a commit in a session, waits for the end, and reports its stages on stderr. Fails unless it succeeds.
+async fn deploy(api: &Api, session: &Session, commit: &str) -> Result<(), Failure> {
     let body = json!({ "commitId": commit, "fencingToken": session.fencing_token() });
-    let ordered = api.post(&format!("{}/deploy", session.path()), &body).await?;
-    wait(api, ordered.data).await
-}
-
-/// Waits for the end of a deployment, and reports its stages on stderr.
-async fn wait(api: &Api, mut deployment: Value) -> Result<Value, Failure> {
+    let mut deployment = api.post(&format!("{}/deploy", session.path()), &body).await?.data;
     let path = format!("/deployments/{}", text_of(&deployment, "deploymentId"));
-    let (mut etag, mut told, mut attempt) = (None::<String>, Vec::new(), 0);
-    let mut heard = Moment::now();
+    let (mut etag, mut told) = (None::<String>, Vec::new());
+    let mut attempts = Attempts::new(api.patience());
     loop {
         for line in stages(&deployment) {
             if !told.contains(&line) {
@@ -265,23 +250,12 @@ async fn wait(api: &Api, mut deployment: Value) -> Result<Value, Failure> {
                 told.push(line);
             }
         }
-        let commit = harmless(text_of(&deployment, "commitId"));
-        match text_of(&deployment, "status") {
-            "succeeded" => return Ok(deployment),
-            status @ ("failed" | "cancelled") => {
-                let why = harmless(text_of(&deployment, "error"));
-                let why = if why.is_empty() { String::new() } else { format!(": {why}") };
-                return Err(Failure::Failed(format!("the deployment of {commit} {}{why}", past(status))));
-            }
-            _ => {}
+        if let Some(result) = deployment_result(&deployment) {
+            return result;
         }
-        let seconds = if etag.is_some() { POLL_SECONDS } else { 0 };
-        let call = api.call(Method::GET, &format!("{path}?waitSeconds={seconds}"));
-        let headers = etag.iter().map(|etag| ("If-None-Match", etag.clone())).collect();
-        let timeout = Duration::from_secs(seconds) + ANSWER_WITHIN;
-        match api.send(Call { headers, patience: Duration::ZERO, timeout, ..call }).await {
+        match api.poll(&path, etag.as_deref(), POLL_SECONDS, Duration::ZERO).await {
             Ok(answer) => {
-                (attempt, heard) = (0, Moment::now());
+                attempts.restart();
                 if answer.status != 304 {
                     etag = answer.etag;
                     deployment = answer.data;
@@ -291,34 +265,27 @@ async fn wait(api: &Api, mut deployment: Value) -> Result<Value, Failure> {
                 Fate::Lost(words) => return Err(Failure::NotFound(words)),
                 Fate::Refused(failure) => return Err(failure),
                 Fate::Unclear(words) => {
-                    let pause = retry::pause(attempt, None, rand::random());
-                    if Moment::now().since(heard) + pause > api.patience() {
-                        return Err(Failure::Unreachable(words));
-                    }
+                    let pause = attempts.pause(None).ok_or(Failure::Unreachable(words))?;
                     tokio::time::sleep(pause).await;
-                    attempt += 1;
                 }
             },
         }
     }
 }
 
-fn past(status: &str) -> &str {
-    if status == "cancelled" { "was cancelled" } else { status }
-}
-
 /// One line for each stage that has begun.
 fn stages(deployment: &Value) -> Vec<String> {
-    let commit = harmless(text_of(deployment, "commitId"));
-    let listed = deployment["stages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let begun = listed.iter().filter(|stage| !matches!(text_of(stage, "status"), "" | "pending" | "skipped"));
+    let commit = shown_of(deployment, "commitId");
+    let begun = items_of(&deployment["stages"])
+        .iter()
+        .filter(|stage| !matches!(text_of(stage, "status"), "" | "pending" | "skipped"));
     let line = |stage: &Value| {
         let attempt = match stage["attempt"].as_u64() {
             Some(attempt) if attempt > 1 => format!(", attempt {attempt}"),
             _ => String::new(),
         };
-        let status = harmless(text_of(stage, "status")).replace('_', " ");
-        format!("deploying {commit}: {} {status}{attempt}", harmless(text_of(stage, "name")))
+        let status = shown_of(stage, "status").replace('_', " ");
+        format!("deploying {commit}: {} {status}{attempt}", shown_of(stage, "name"))
     };
     begun.map(line).collect()
 }

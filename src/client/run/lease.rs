@@ -4,11 +4,10 @@
 
 use std::time::Duration;
 
-use reqwest::Method;
 use tokio::sync::watch;
 
 use crate::acquire::{Acquired, Fate, Session, Standing, fate, heartbeat};
-use crate::api::{Answer, Api, Call};
+use crate::api::Api;
 use crate::failure::Failure;
 use crate::holders;
 use crate::output::note;
@@ -32,8 +31,8 @@ const DATE_TOLERANCE: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     ttl: Duration,
-    until: Moment,
-    next_beat: Moment,
+    pub until: Moment,
+    pub next_beat: Moment,
 }
 
 impl Lease {
@@ -54,19 +53,6 @@ impl Lease {
     /// A heartbeat had no useful answer.
     pub fn unanswered(&mut self, now: Moment) {
         self.next_beat = now.plus((self.ttl / AGAINS_PER_TTL).min(AGAIN_AFTER_MAX));
-    }
-
-    /// Another task has renewed it.
-    pub fn renewed_until(&mut self, until: Moment) {
-        self.until = until;
-    }
-
-    pub fn until(&self) -> Moment {
-        self.until
-    }
-
-    pub fn next_beat(&self) -> Moment {
-        self.next_beat
     }
 
     pub fn answer_within(&self) -> Duration {
@@ -106,7 +92,7 @@ impl<'a> Held<'a> {
     async fn renew(mut self, alarm: Alarm, until: watch::Sender<Moment>) -> String {
         let mut trouble = String::new();
         loop {
-            alarm.reached(self.lease.next_beat()).await;
+            alarm.reached(self.lease.next_beat).await;
             match heartbeat(self.api, &mut self.session, self.lease.answer_within()).await {
                 Ok(beat) => {
                     if !trouble.is_empty() {
@@ -114,7 +100,7 @@ impl<'a> Held<'a> {
                         trouble.clear();
                     }
                     self.lease.renewed(beat.sent, beat.left);
-                    until.send_replace(self.lease.until());
+                    until.send_replace(self.lease.until);
                 }
                 Err(error) => match fate(error) {
                     Fate::Lost(words) => return words,
@@ -123,7 +109,7 @@ impl<'a> Held<'a> {
                     Fate::Refused(failure) => self.missed(failure.to_string(), &mut trouble),
                 },
             }
-            if Moment::now() >= self.lease.until().minus(MARGIN) {
+            if Moment::now() >= self.lease.until.minus(MARGIN) {
                 return format!("the lock is lost: it could not be renewed in time: {trouble}");
             }
         }
@@ -154,25 +140,22 @@ impl<'a> Held<'a> {
                 Fate::Unclear(words) => words,
             };
             self.lease.unanswered(Moment::now());
-            if self.lease.next_beat() >= self.lease.until() {
+            if self.lease.next_beat >= self.lease.until {
                 return Err(Failure::Unreachable(words));
             }
-            alarm.reached(self.lease.next_beat()).await;
+            alarm.reached(self.lease.next_beat).await;
         }
     }
 
     /// For a lock that is probably already lost: one attempt, without messages.
     pub async fn release_briefly(&self) {
-        let call = self.api.call(Method::DELETE, &self.session.path());
-        self.api.send(Call { patience: Duration::ZERO, timeout: self.lease.answer_within(), ..call }).await.ok();
+        self.session.release(self.api, Duration::ZERO, self.lease.answer_within()).await.ok();
     }
 
     /// If that fails, the lease ends it.
     pub async fn release(&self) {
-        let patience = self.lease.until().since(Moment::now());
-        let call = self.api.call(Method::DELETE, &self.session.path());
-        let call = Call { patience, timeout: self.lease.answer_within(), ..call };
-        if let Err(error) = self.api.send(call).await {
+        let patience = self.lease.until.since(Moment::now());
+        if let Err(error) = self.session.release(self.api, patience, self.lease.answer_within()).await {
             let words = Failure::from(error);
             note(&format!("lockkeeper: the lock could not be released and expires by itself: {words}"));
         }
@@ -181,8 +164,6 @@ impl<'a> Held<'a> {
 
 /// Proxies wait for at least half a minute for an answer.
 const WAIT_SECONDS: u64 = 25;
-/// The time for an answer, in addition to the requested wait.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// An answer that comes sooner without news is from a proxy that does not wait.
 const SOON: Duration = Duration::from_secs(1);
 /// The minimum time between two requests answered with news, such as our own heartbeats.
@@ -195,10 +176,11 @@ const DOUBLINGS_MAX: u32 = 6;
 
 /// Returns, in words, why the session has ended. Does not return before.
 async fn until_lost(api: &Api, mut session: Session) -> String {
-    let (mut etag, mut troubles) = (None, 0);
+    let (mut etag, mut troubles) = (None::<String>, 0);
     loop {
         let asked = Moment::now();
-        match wait_for_news(api, &session, etag.as_ref()).await {
+        let answer = api.poll(&session.path(), etag.as_deref(), WAIT_SECONDS, Duration::ZERO).await;
+        match answer.map_err(fate) {
             Ok(answer) if answer.status == 304 => {
                 let waited = Moment::now().since(asked) >= SOON;
                 troubles = if waited { 0 } else { troubles + 1 };
@@ -213,8 +195,7 @@ async fn until_lost(api: &Api, mut session: Session) -> String {
                     session.data = answer.data;
                 }
                 if is_it && session.standing() == Standing::Ended {
-                    let words = session.data.as_object().and_then(holders::lost_in_words);
-                    return words.unwrap_or_else(|| "the session has ended".to_owned());
+                    return holders::end_in_words(&session.data);
                 }
             }
             Err(Fate::Lost(words)) => return words,
@@ -228,15 +209,6 @@ async fn until_lost(api: &Api, mut session: Session) -> String {
         }
         tokio::time::sleep(pause(troubles, rand::random())).await;
     }
-}
-
-/// Without an ETag the answer comes immediately, with the first one.
-async fn wait_for_news(api: &Api, session: &Session, etag: Option<&String>) -> Result<Answer, Fate> {
-    let seconds = if etag.is_some() { WAIT_SECONDS } else { 0 };
-    let call = api.call(Method::GET, &format!("{}?waitSeconds={seconds}", session.path()));
-    let headers = etag.map(|etag| ("If-None-Match", etag.clone())).into_iter().collect();
-    let timeout = Duration::from_secs(seconds) + ANSWER_WITHIN;
-    api.send(Call { headers, patience: Duration::ZERO, timeout, ..call }).await.map_err(fate)
 }
 
 /// Half of it is random, so that a thousand clients do not return at the same moment.
@@ -263,28 +235,28 @@ mod tests {
     #[test]
     fn a_lease_is_counted_from_before_the_request() {
         let mut lease = Lease::new(TTL, at(100), None);
-        assert_eq!((lease.until(), lease.next_beat()), (at(160), at(115)));
+        assert_eq!((lease.until, lease.next_beat), (at(160), at(115)));
         lease.renewed(at(115), Some(Duration::from_secs(59)));
-        assert_eq!((lease.until(), lease.next_beat()), (at(175), at(130)));
+        assert_eq!((lease.until, lease.next_beat), (at(175), at(130)));
     }
 
     #[test]
     fn the_longest_hold_of_an_environment_ends_the_lease_earlier() {
         let mut lease = Lease::new(TTL, at(100), Some(TTL));
         lease.renewed(at(115), Some(Duration::from_secs(50)));
-        assert_eq!(lease.until(), at(164));
+        assert_eq!(lease.until, at(164));
         lease.renewed(at(130), Some(Duration::from_secs(20)));
-        assert_eq!(lease.until(), at(149), "somebody has made it shorter");
+        assert_eq!(lease.until, at(149), "somebody has made it shorter");
     }
 
     #[test]
     fn three_heartbeats_may_be_lost_one_after_the_other() {
         let mut lease = Lease::new(TTL, at(0), None);
-        let stops_at = lease.until().minus(MARGIN).minus(lease.grace(Duration::from_secs(10)));
+        let stops_at = lease.until.minus(MARGIN).minus(lease.grace(Duration::from_secs(10)));
         let mut sent = 0;
-        while lease.next_beat() < stops_at {
+        while lease.next_beat < stops_at {
             sent += 1;
-            let answered_by = lease.next_beat().plus(lease.answer_within());
+            let answered_by = lease.next_beat.plus(lease.answer_within());
             lease.unanswered(answered_by);
         }
         assert!(sent >= 3, "{sent}");

@@ -3,12 +3,11 @@
 //! The client claims, renews the lease and releases; its guard, a separate process, runs the command and ends it with
 //! the lease, whatever happens to the client. docs/design/run.md describes the states and the orders of events.
 //!
-//! From top to bottom: `command` → `guard` → `lease`, `terminal`.
+//! From top to bottom: `command` → `guard` → `lease`.
 
 mod command;
 mod guard;
 mod lease;
-mod terminal;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -27,8 +27,10 @@ pub struct Row {
     #[serde(default)]
     pub queue_length: u64,
     pub disabled_reason: Option<String>,
-    pub current_deployment: Option<Current>,
-    pub last_deployment: Option<Last>,
+    /// It runs or waits for an approval.
+    pub current_deployment: Option<Deployment>,
+    /// The last one that ended.
+    pub last_deployment: Option<Deployment>,
     /// The server's record, for `--json`.
     #[serde(skip)]
     pub record: Value,
@@ -39,7 +41,6 @@ pub struct Row {
 pub struct Lock {
     pub session_id: String,
     pub user: User,
-    pub commit_id: Option<String>,
     pub context: Option<String>,
     #[serde(deserialize_with = "moment")]
     pub claimed_at: Option<Timestamp>,
@@ -52,11 +53,9 @@ pub struct User {
     pub name: String,
 }
 
-/// The deployment that runs or waits for an approval.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Current {
-    pub deployment_id: String,
+pub struct Deployment {
     pub commit_id: String,
     pub status: String,
     pub stage: Option<String>,
@@ -64,15 +63,6 @@ pub struct Current {
     pub stages_done: u64,
     #[serde(default)]
     pub stages_total: u64,
-}
-
-/// The last deployment that ended.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Last {
-    pub deployment_id: String,
-    pub commit_id: String,
-    pub status: String,
 }
 
 /// A time of the server. An unreadable one becomes `None` instead of an error: a board with a gap is better than none.
@@ -125,37 +115,23 @@ impl Row {
         last.map(|last| format!("{} {}", short(&last.commit_id), last.status)).unwrap_or_default()
     }
 
-    /// The difference from an earlier state of the same environment, in words; `None` if there is no visible one. A
+    /// The difference from an earlier state of the same environment, or the whole state when it is first shown. A
     /// heartbeat only moves the expiry, which is not reported.
-    fn change_since(&self, before: &Row) -> Option<String> {
-        let mut changes = Vec::new();
+    fn change_since(&self, before: Option<&Row>) -> Option<Change> {
         let holder = |row: &Row| (row.lock.as_ref().map(|lock| lock.session_id.clone()), row.lock_status.clone());
-        if holder(self) != holder(before) {
-            changes.push(self.holding());
+        let mut words = Vec::new();
+        if before.is_none_or(|before| holder(before) != holder(self)) {
+            words.push(self.holding());
         }
-        if self.queue_length != before.queue_length {
-            changes.push(format!("{} waiting", self.queue_length));
+        if self.queue_length != before.map_or(0, |before| before.queue_length) {
+            words.push(format!("{} waiting", self.queue_length));
         }
-        if self.deploying() != before.deploying() {
-            changes.push(self.deploying());
+        if before.is_none_or(|before| before.deploying() != self.deploying()) {
+            words.push(self.deploying());
         }
-        changes.retain(|change| !change.is_empty());
-        (!changes.is_empty()).then(|| changes.join(", "))
-    }
-
-    /// The whole state in words, when it is first shown.
-    fn summary(&self) -> String {
-        let mut parts = vec![self.holding()];
-        if self.queue_length > 0 {
-            parts.push(format!("{} waiting", self.queue_length));
-        }
-        parts.push(self.deploying());
-        parts.retain(|part| !part.is_empty());
-        parts.join(", ")
-    }
-
-    fn changed(&self, words: String) -> Change {
-        Change { place: self.place(), words, record: self.record.clone() }
+        words.retain(|part| !part.is_empty());
+        let change = || Change { place: self.place(), words: words.join(", "), record: self.record.clone() };
+        (!words.is_empty()).then(change)
     }
 
     fn deleted(&self) -> Change {
@@ -191,10 +167,10 @@ impl Board {
         let mut changes = Vec::new();
         for pipeline in &pipelines {
             let before = self.pipelines.iter().find(|known| known.id == pipeline.id);
-            if let Some(before) = before
-                && before.stopped != pipeline.stopped
-            {
-                changes.push(pipeline.changed());
+            if before.is_some_and(|before| before.stopped != pipeline.stopped) {
+                let words = pipeline.stopped.clone().unwrap_or_else(|| "runs again".to_owned());
+                let record = json!({ "pipelineId": pipeline.id, "stopped": pipeline.stopped });
+                changes.push(Change { place: pipeline.id.clone(), words, record });
             }
             let known = before.map_or(&[][..], |before| &before.rows);
             changes.extend(row_changes(known, &pipeline.rows));
@@ -210,26 +186,16 @@ impl Board {
     }
 }
 
-impl PipelineRows {
-    fn changed(&self) -> Change {
-        let words = self.stopped.clone().unwrap_or_else(|| "runs again".to_owned());
-        Change { place: self.id.clone(), words, record: json!({ "pipelineId": self.id, "stopped": self.stopped }) }
-    }
-}
-
 fn row_changes(before: &[Row], now: &[Row]) -> Vec<Change> {
     let known: HashMap<&str, &Row> = before.iter().map(|row| (&*row.env_name, row)).collect();
     let present: HashSet<&str> = now.iter().map(|row| &*row.env_name).collect();
-    let changed = now.iter().filter_map(|row| match known.get(&*row.env_name) {
-        Some(before) => row.change_since(before).map(|words| row.changed(words)),
-        None => Some(row.changed(row.summary())),
-    });
+    let changed = now.iter().filter_map(|row| row.change_since(known.get(&*row.env_name).copied()));
     let gone = before.iter().filter(|row| !present.contains(&*row.env_name));
     changed.chain(gone.map(Row::deleted)).collect()
 }
 
 /// A commit in its usual short form: hashes are cut, names are not.
-pub fn short(commit: &str) -> &str {
+fn short(commit: &str) -> &str {
     /// As many digits as git shows.
     const SHOWN: usize = 7;
     /// Shorter ones are not full hashes.

@@ -1,10 +1,11 @@
 //! The board on a terminal: draws when something has changed, at most four times a second, and every second for the
 //! times.
 
+use std::io;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior};
 
@@ -16,6 +17,7 @@ use crate::api::Api;
 use crate::failure::Failure;
 use crate::output::Out;
 use crate::output::text::harmless;
+use crate::signals::Signals;
 
 /// The minimum time between two frames: people cannot follow more than four a second.
 const FRAME_PAUSE: Duration = Duration::from_millis(250);
@@ -33,18 +35,25 @@ pub async fn run(api: &Api, out: &Out, pipeline: Option<&str>) -> Result<(), Fai
         ended = &mut following => return ended,
         first = updates.recv() => first,
     };
-    let mut watching = Watching::begin(api.organization(), *out).map_err(|error| no_terminal(&error))?;
+    let no_terminal = |error: io::Error| Failure::Failed(format!("cannot use the terminal: {error}"));
+    let mut watching = Watching {
+        organization: api.organization().to_owned(),
+        out: *out,
+        screen: Screen::enter().map_err(no_terminal)?,
+        board: Board::default(),
+        events: Vec::new(),
+        trouble: None,
+        ahead: SignedDuration::ZERO,
+        scroll: 0,
+        scroll_max: 0,
+    };
     if let Some(first) = first {
         watching.take(first);
     }
     tokio::select! {
         ended = &mut following => ended,
-        left = watching.run(updates) => left.map_err(|error| no_terminal(&error))?,
+        left = watching.run(updates) => left.map_err(no_terminal)?,
     }
-}
-
-fn no_terminal(error: &std::io::Error) -> Failure {
-    Failure::Failed(format!("cannot use the terminal: {error}"))
 }
 
 struct Watching {
@@ -59,47 +68,13 @@ struct Watching {
     scroll_max: usize,
 }
 
-/// The signals that end or interrupt a program at a terminal.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hang_up: Signal,
-    quit: Signal,
-    stop: Signal,
-    resize: Signal,
-}
-
-impl Signals {
-    fn catch() -> std::io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hang_up: signal(SignalKind::hangup())?,
-            quit: signal(SignalKind::quit())?,
-            stop: signal(SignalKind::from_raw(rustix::process::Signal::TSTP.as_raw()))?,
-            resize: signal(SignalKind::window_change())?,
-        })
-    }
-}
+/// They end or interrupt a program at a terminal.
+const SIGNALS: [Signal; 6] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::TSTP, Signal::WINCH];
 
 impl Watching {
-    fn begin(organization: &str, out: Out) -> std::io::Result<Self> {
-        Ok(Self {
-            organization: organization.to_owned(),
-            out,
-            screen: Screen::enter()?,
-            board: Board::default(),
-            events: Vec::new(),
-            trouble: None,
-            ahead: SignedDuration::ZERO,
-            scroll: 0,
-            scroll_max: 0,
-        })
-    }
-
     /// Runs until a key or a signal ends it.
-    async fn run(&mut self, mut updates: mpsc::Receiver<Update>) -> std::io::Result<Result<(), Failure>> {
-        let mut signals = Signals::catch()?;
+    async fn run(&mut self, mut updates: mpsc::Receiver<Update>) -> io::Result<Result<(), Failure>> {
+        let mut signals = Signals::of(&SIGNALS)?;
         let mut keys = Keys::open()?;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -123,18 +98,15 @@ impl Watching {
                     }
                     self.draw()?;
                 }
-                _ = signals.resize.recv() => {
-                    self.screen.forget();
+                signal = signals.next() => {
+                    match Signal::from_named_raw(signal) {
+                        Some(Signal::INT) => return Ok(Ok(())),
+                        Some(Signal::WINCH) => self.screen.forget(),
+                        Some(Signal::TSTP) => self.pause()?,
+                        Some(_) | None => return Ok(Err(Failure::of_signal(signal))),
+                    }
                     self.draw()?;
                 }
-                _ = signals.stop.recv() => {
-                    self.pause()?;
-                    self.draw()?;
-                }
-                _ = signals.interrupt.recv() => return Ok(Ok(())),
-                _ = signals.terminate.recv() => return Ok(Err(ended_by(rustix::process::Signal::TERM))),
-                _ = signals.hang_up.recv() => return Ok(Err(ended_by(rustix::process::Signal::HUP))),
-                _ = signals.quit.recv() => return Ok(Err(ended_by(rustix::process::Signal::QUIT))),
             }
         }
     }
@@ -155,15 +127,13 @@ impl Watching {
         }
     }
 
-    fn draw(&mut self) -> std::io::Result<()> {
-        let now = Timestamp::now() + self.ahead;
+    fn draw(&mut self) -> io::Result<()> {
         let view = View {
             organization: &self.organization,
             board: &self.board,
             events: &self.events,
             trouble: self.trouble.as_deref(),
-            now,
-            clock: &now.strftime("%H:%M:%S UTC").to_string(),
+            now: Timestamp::now() + self.ahead,
             scroll: self.scroll,
         };
         let picture = draw(&view, self.screen.size(), self.out.colour);
@@ -188,14 +158,9 @@ impl Watching {
     }
 
     /// Ctrl-Z: gives the terminal back, stops, and takes it again when the shell continues the program.
-    fn pause(&mut self) -> std::io::Result<()> {
+    fn pause(&mut self) -> io::Result<()> {
         self.screen.give_back();
-        rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)?;
+        kill_process(getpid(), Signal::STOP)?;
         self.screen.take()
     }
-}
-
-/// The exit code of shells after a signal.
-fn ended_by(signal: rustix::process::Signal) -> Failure {
-    Failure::Exit(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX))
 }

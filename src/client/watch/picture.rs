@@ -18,8 +18,6 @@ pub struct View<'a> {
     pub trouble: Option<&'a str>,
     /// The server's time.
     pub now: Timestamp,
-    /// The clock in the corner.
-    pub clock: &'a str,
     /// The first visible line of the table.
     pub scroll: usize,
 }
@@ -76,11 +74,8 @@ fn heading(view: &View, columns: usize, colour: bool) -> String {
     let free = rows().filter(|row| row.is_free()).count();
     let waiting: u64 = rows().map(|row| row.queue_length).sum();
     let counts = format!("{} environments, {free} free, {waiting} waiting", rows().count());
-    let (state, style) = match view.trouble {
-        Some(trouble) => (format!("{trouble}  {}", view.clock), Style::Bad),
-        None => (format!("live  {}", view.clock), Style::Good),
-    };
-    let state = cut(&state, columns);
+    let (state, style) = view.trouble.map_or(("live", Style::Good), |trouble| (trouble, Style::Bad));
+    let state = cut(&format!("{state}  {}", view.now.strftime("%H:%M:%S UTC")), columns);
     let left = cut(&format!("{}  {counts}", view.organization), columns.saturating_sub(state.width() + 2));
     let gap = columns.saturating_sub(left.width() + state.width());
     format!("{}{}{}", paint(&left, Style::Strong, colour), " ".repeat(gap), paint(&state, style, colour))
@@ -148,16 +143,18 @@ struct Cell {
     style: Style,
 }
 
+impl Cell {
+    fn new(text: &str, style: Style) -> Self {
+        Self { text: harmless(text), style }
+    }
+}
+
 /// The line of titles, then a line for each row.
 fn render_rows<'a>(rows: impl Iterator<Item = &'a Row>, now: Timestamp, width: usize, colour: bool) -> Vec<String> {
-    let titles = COLUMNS.iter().map(|column| cell(column.title, Style::Dim)).collect();
+    let titles = COLUMNS.iter().map(|column| Cell::new(column.title, Style::Dim)).collect();
     let cells: Vec<Vec<Cell>> = std::iter::once(titles).chain(rows.map(|row| cells(row, now))).collect();
     let widths = widths(&cells, width);
     cells.iter().map(|cells| line(cells, &widths, colour)).collect()
-}
-
-fn cell(text: &str, style: Style) -> Cell {
-    Cell { text: harmless(text), style }
 }
 
 fn cells(row: &Row, now: Timestamp) -> Vec<Cell> {
@@ -173,22 +170,20 @@ fn cells(row: &Row, now: Timestamp) -> Vec<Cell> {
         (None, _) => Style::Dim,
     };
     let lock = row.lock.as_ref();
-    let between = |earlier: Timestamp, later: Timestamp| {
-        times::span(later.duration_since(earlier).try_into().unwrap_or_default())
-    };
-    let held = lock.and_then(|lock| lock.claimed_at).map(|since| between(since, now));
-    let left = lock.map(|lock| lock.expires_at.map_or("no end".to_owned(), |until| between(now, until)));
+    let span = |earlier: Timestamp, later: Timestamp| times::span(times::between(earlier, later));
+    let held = lock.and_then(|lock| lock.claimed_at).map(|since| span(since, now));
+    let left = lock.map(|lock| lock.expires_at.map_or("no end".to_owned(), |until| span(now, until)));
     let queue = if row.queue_length == 0 { String::new() } else { row.queue_length.to_string() };
     let context = lock.and_then(|lock| lock.context.as_deref()).or(row.disabled_reason.as_deref());
     vec![
-        cell(&row.env_name, Style::Plain),
-        cell(status, Style::of_status(&row.lock_status)),
-        cell(lock.map_or("", |lock| &lock.user.name), Style::Plain),
-        cell(&held.unwrap_or_default(), Style::Plain),
-        cell(&left.unwrap_or_default(), Style::Plain),
-        cell(&queue, Style::Busy),
-        cell(&row.deploying(), deployment),
-        cell(context.unwrap_or_default(), Style::Plain),
+        Cell::new(&row.env_name, Style::Plain),
+        Cell::new(status, Style::of_status(&row.lock_status)),
+        Cell::new(lock.map_or("", |lock| &lock.user.name), Style::Plain),
+        Cell::new(&held.unwrap_or_default(), Style::Plain),
+        Cell::new(&left.unwrap_or_default(), Style::Plain),
+        Cell::new(&queue, Style::Busy),
+        Cell::new(&row.deploying(), deployment),
+        Cell::new(context.unwrap_or_default(), Style::Plain),
     ]
 }
 
@@ -271,7 +266,6 @@ mod tests {
             events: &["10:03:00 session.claimed web/review-2 ana".to_owned()],
             trouble: None,
             now: "2026-11-15T10:03:00Z".parse().unwrap(),
-            clock: "10:03:00",
             scroll,
         };
         draw(&view, Size { columns, rows }, false)
@@ -297,7 +291,7 @@ mod tests {
         let picture = drawn(&board(2), 80, 24, 0);
         assert_eq!(
             picture.lines[0],
-            "acme  2 environments, 1 free, 3 waiting                           live  10:03:00"
+            "acme  2 environments, 1 free, 3 waiting                       live  10:03:00 UTC"
         );
         assert_eq!(picture.lines[2], "web  Web shop");
         let shown = &picture.lines[3..6];

@@ -9,10 +9,11 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::board::{PipelineRows, Row};
-use crate::api::{Api, CallError};
-use crate::failure::Failure;
+use crate::api::{Answer, Api, Call};
+use crate::failure::{CallError, Failure};
 use crate::feed::{EventWords, Feed, News};
-use crate::output::text_of;
+use crate::output::text::after_colon;
+use crate::output::{items_of, text_of};
 
 /// The minimum pause between two fetches, and its minimum as a multiple of the duration of the last fetch, so that a
 /// large board does not keep its server busy.
@@ -84,7 +85,7 @@ pub async fn follow(api: &Api, pipeline: Option<&str>, updates: mpsc::Sender<Upd
                         }
                         Update::Live
                     }
-                    Err(error) if error.is_passing() => {
+                    Err(error) if error.is_passing(true) => {
                         next_fetch = fetched + pause;
                         Update::Trouble(Failure::from(error).to_string())
                     }
@@ -100,37 +101,30 @@ pub async fn follow(api: &Api, pipeline: Option<&str>, updates: mpsc::Sender<Upd
 
 /// All environments, and how far the server's clock is ahead.
 async fn fetch(api: &Api, only: Option<&str>) -> Result<(Vec<PipelineRows>, SignedDuration), CallError> {
-    let (listed, date) = match only {
-        Some(pipeline) => {
-            let (record, date) = get(api, &format!("/pipelines/{pipeline}")).await?;
-            (vec![record], date)
-        }
-        None => {
-            let (listed, date) = get(api, &format!("/pipelines?limit={PIPELINES_MAX}")).await?;
-            (listed.as_array().cloned().unwrap_or_default(), date)
-        }
+    let path = match only {
+        Some(pipeline) => format!("/pipelines/{pipeline}"),
+        None => format!("/pipelines?limit={PIPELINES_MAX}"),
     };
-    let mut pipelines = Vec::with_capacity(listed.len());
-    for record in listed {
-        let id = text_of(&record, "id").to_owned();
+    let listed = get(api, &path).await?;
+    let records = if only.is_some() { std::slice::from_ref(&listed.data) } else { items_of(&listed.data) };
+    let mut pipelines = Vec::with_capacity(records.len());
+    for record in records {
+        let id = text_of(record, "id").to_owned();
         let environments = match get(api, &format!("/pipelines/{id}/ephemeral-environments")).await {
-            Ok((environments, _)) => environments,
+            Ok(answer) => answer.data,
             // Deleted since it was listed.
             Err(CallError::Problem(problem)) if problem.status == 404 && only.is_none() => continue,
             Err(error) => return Err(error),
         };
-        let rows = environments.as_array().into_iter().flatten().filter_map(Row::read).collect();
-        pipelines.push(PipelineRows { id, name: text_of(&record, "name").to_owned(), stopped: stopped(&record), rows });
+        let rows = items_of(&environments).iter().filter_map(Row::read).collect();
+        pipelines.push(PipelineRows { id, name: text_of(record, "name").to_owned(), stopped: stopped(record), rows });
     }
-    Ok((pipelines, ahead(date.as_deref(), Timestamp::now())))
+    Ok((pipelines, ahead(listed.date.as_deref(), Timestamp::now())))
 }
 
 /// A single attempt: a failed one is soon repeated, and the board shows meanwhile that it may be out of date.
-async fn get(api: &Api, path: &str) -> Result<(Value, Option<String>), CallError> {
-    let mut call = api.call(Method::GET, path);
-    call.patience = Duration::ZERO;
-    let answer = api.send(call).await?;
-    Ok((answer.data, answer.date))
+async fn get(api: &Api, path: &str) -> Result<Answer, CallError> {
+    api.send(Call { patience: Duration::ZERO, ..api.call(Method::GET, path) }).await
 }
 
 /// `stopped by mia: freeze`.
@@ -139,8 +133,7 @@ fn stopped(pipeline: &Value) -> Option<String> {
         return None;
     }
     let by = pipeline["stoppedBy"]["name"].as_str().map(|by| format!(" by {by}")).unwrap_or_default();
-    let reason = pipeline["stopReason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
-    Some(format!("stopped{by}{reason}"))
+    Some(format!("stopped{by}{}", after_colon(pipeline, "stopReason")))
 }
 
 /// A smaller difference comes from the resolution of `Date` and from network delay, not from the clocks.

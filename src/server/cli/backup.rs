@@ -15,6 +15,7 @@ use accounts::secrets::{self, MasterKey};
 use client::Failure;
 use client::api::{Api, Stream};
 use client::connection::options::Options;
+use client::retry::Retrying;
 use delivery::logs::{self, Logs};
 use events::Events;
 use store::{NewDataDir, OpenError};
@@ -79,7 +80,7 @@ fn take_remote(arguments: &Backup) -> Result<Saved, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let stream = runtime.block_on(async {
         let api = Api::connect(&arguments.options).await?;
-        Ok::<_, Failure>(api.root_stream("/api/v1/backup", None).await?)
+        Ok::<_, Failure>(api.stream("/api/v1/backup", None, &Retrying::silent()).await?)
     })?;
     let mut body = Remote { runtime, stream, piece: Vec::new(), read: 0, failed: None };
     save(&mut body, &arguments.file).map_err(|error| match (body.failed.take(), error) {

@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use super::finding::Finding;
-use client::api::Api;
+use client::api::{Api, CALLER};
 use client::connection::options::{Options, variable};
 use client::connection::profile::{self, Profiles};
 use client::failure::Failure;
@@ -51,7 +51,7 @@ pub fn examine(options: &Options) -> Vec<Finding> {
 
 async fn ask(options: &Options) -> Result<Vec<Finding>, Failure> {
     let api = Api::connect(options).await?;
-    let caller = api.root_get("/api/v1/whoami").await?;
+    let caller = api.get(CALLER).await?;
     let data = &caller.data;
     let (user, role) = (text_of(&data["user"], "name"), text_of(data, "role"));
     let who = harmless(&format!("{user}, {role} in {}", text_of(&data["organization"], "id")));

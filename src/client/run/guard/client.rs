@@ -1,9 +1,8 @@
 //! The client's side of its guard: starts it, sends orders, reads its reports.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io::{self, PipeWriter, Write, pipe};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -11,25 +10,21 @@ use std::time::Duration;
 use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::process::{Signal, WaitOptions, getpid, set_child_subreaper, wait};
-use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
 use super::process::GUARD_COMMAND;
-use super::protocol::{Lines, Order, Report};
-use super::start::OWN_PROGRAM;
-use crate::run::terminal;
+use super::protocol::{Messages, Order, Report, line};
+use super::start::{self, OWN_PROGRAM};
 use lockkeeper_processes as processes;
 
 /// Processes started during one scan are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(10);
-const READ_AT_ONCE: usize = 256;
 
 pub struct Guarded {
     /// The guard ends the command when this is closed.
     orders: PipeWriter,
-    reports: Receiver,
-    lines: Lines,
-    heard: VecDeque<Report>,
+    /// If they end without `Report::Gone`, the guard was killed.
+    pub reports: Messages<Report>,
     guard: Child,
     /// The terminal is returned to the group that had it.
     had_terminal: bool,
@@ -40,17 +35,16 @@ impl Guarded {
     pub fn start(command: &[OsString], variables: &[(&str, String)]) -> io::Result<Self> {
         // If the guard is killed, the processes it leaves behind become children of this one.
         set_child_subreaper(Some(getpid()))?;
-        let had_terminal = terminal::is_ours();
+        let had_terminal = start::has_terminal();
         let (orders_of_guard, orders) = pipe()?;
         let (reports, reports_of_guard) = pipe()?;
-        inherit(&orders_of_guard)?;
-        inherit(&reports_of_guard)?;
+        // The guard inherits these ends.
+        fcntl_setfd(&orders_of_guard, FdFlags::empty())?;
+        fcntl_setfd(&reports_of_guard, FdFlags::empty())?;
+        let ends = [orders_of_guard.as_raw_fd(), reports_of_guard.as_raw_fd()].map(|end| end.to_string());
+        let terminal = if had_terminal { start::WITH_TERMINAL } else { start::WITHOUT_TERMINAL };
         let mut guard = Command::new(OWN_PROGRAM);
-        guard
-            .arg(GUARD_COMMAND)
-            .arg(orders_of_guard.as_raw_fd().to_string())
-            .arg(reports_of_guard.as_raw_fd().to_string());
-        guard.arg(terminal::argument(had_terminal)).args(command);
+        guard.arg(GUARD_COMMAND).args(ends).arg(terminal).args(command);
         guard.envs(variables.iter().map(|(name, value)| (name, value)));
         // A separate process group: a signal to the client's whole group must not end both.
         let guard = guard.process_group(0).spawn()?;
@@ -58,9 +52,7 @@ impl Guarded {
         fcntl_setfl(&orders, OFlags::NONBLOCK)?;
         Ok(Self {
             orders,
-            reports: Receiver::from_owned_fd(OwnedFd::from(reports))?,
-            lines: Lines::default(),
-            heard: VecDeque::new(),
+            reports: Messages::new(Receiver::from_owned_fd(OwnedFd::from(reports))?),
             guard,
             had_terminal,
         })
@@ -68,34 +60,16 @@ impl Guarded {
 
     pub fn order(&mut self, order: Order) {
         // Fails only if the guard is gone, which its reports show, or has not read thousands of orders.
-        self.orders.write_all(order.line().as_bytes()).ok();
-    }
-
-    /// None if the guard is gone without a report.
-    pub async fn report(&mut self) -> Option<Report> {
-        loop {
-            if let Some(report) = self.heard.pop_front() {
-                return Some(report);
-            }
-            let mut bytes = [0; READ_AT_ONCE];
-            let count = self.reports.read(&mut bytes).await.ok().filter(|count| *count > 0)?;
-            let lines = self.lines.add(&bytes[..count]);
-            self.heard.extend(lines.iter().filter_map(|line| Report::read(line)));
-        }
+        self.orders.write_all(line(&order).as_bytes()).ok();
     }
 
     /// Call it when no process of the command is left, or the guard is gone.
     pub fn finish(mut self) {
         if self.had_terminal {
-            terminal::take();
+            start::take_terminal();
         }
         self.guard.wait().ok();
     }
-}
-
-/// Lets the next child inherit it.
-fn inherit(end: &impl AsFd) -> io::Result<()> {
-    Ok(fcntl_setfd(end, FdFlags::empty())?)
 }
 
 /// Kills all remaining processes of guard and command. Returns when none is left.

@@ -15,4 +15,4 @@ mod start;
 pub use client::{Guarded, sweep};
 pub use process::{GUARD_COMMAND, guard};
 pub use protocol::{Ending, Order, Report};
-pub use start::{START_COMMAND, start};
+pub use start::{START_COMMAND, do_not_stop_at_output, start};

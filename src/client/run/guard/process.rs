@@ -8,14 +8,14 @@ use std::process::{Command, ExitCode};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, set_child_subreaper, wait};
-use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::plan::{Act, Event, Plan};
-use super::protocol::{Ending, Lines, Order, Report};
+use super::protocol::{Ending, Messages, Order, Report, line};
 use super::start::{OWN_PROGRAM, START_COMMAND};
+use crate::output::note;
 use crate::signals;
 use crate::steady::{Alarm, Moment};
 use lockkeeper_processes::{self as processes, Process};
@@ -27,8 +27,6 @@ pub const GUARD_COMMAND: &str = "guard-command";
 const GUARD_NAME: &str = "lk-guard";
 /// The exit code of shells for a program that could not be executed.
 const NOT_STARTED: i32 = 126;
-/// More than the number of pending orders.
-const READ_AT_ONCE: usize = 256;
 
 /// Guards one command until none of its processes is left.
 pub fn guard(arguments: &[OsString]) -> ExitCode {
@@ -36,7 +34,7 @@ pub fn guard(arguments: &[OsString]) -> ExitCode {
     match runtime.and_then(|runtime| runtime.block_on(run(arguments))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("the guard of the command failed: {error}"));
+            note(&format!("lockkeeper: the guard of the command failed: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -57,25 +55,23 @@ async fn run(arguments: &[OsString]) -> io::Result<()> {
     let alarm = Alarm::new()?;
     let orders = inherited(orders, |path| pipe::OpenOptions::new().open_receiver(path))?;
     let reports = inherited(reports, |path| OpenOptions::new().write(true).open(path))?;
-    let mut orders = Orders { pipe: orders, lines: Lines::default() };
-    let first = orders.next().await;
-    let Some(&[Order::Start { grace, until }, ref more @ ..]) = first.as_deref() else { return Ok(()) };
+    let mut orders = Messages::new(orders);
+    let Some(Order::Start { grace, until }) = orders.next().await else { return Ok(()) };
     let mut guard = match spawn(terminal, command) {
         Ok(command) => {
             Guard { command, command_has_ended: false, plan: Plan::new(grace, until), reports, client_is_gone: false }
         }
         Err(error) => {
-            complain(&format!("cannot start a process: {error}"));
+            note(&format!("lockkeeper: cannot start a process: {error}"));
             send(&reports, Report::Ended(Ending::Code(NOT_STARTED)));
             send(&reports, Report::Gone);
             return Ok(());
         }
     };
-    more.iter().for_each(|order| guard.on_order(*order));
     while guard.reap() {
         tokio::select! {
             _ = child_ended.recv() => {}
-            received = orders.next(), if !guard.client_is_gone => guard.on_orders(received),
+            order = orders.next(), if !guard.client_is_gone => guard.on_order(order),
             () = alarm.reached(guard.plan.alarm()) => guard.on(Event::Woke),
         }
     }
@@ -102,26 +98,6 @@ fn spawn(terminal: &OsStr, command: &[OsString]) -> io::Result<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("it has no id"))
 }
 
-struct Orders {
-    pipe: pipe::Receiver,
-    lines: Lines,
-}
-
-impl Orders {
-    /// `None`: the client is gone.
-    async fn next(&mut self) -> Option<Vec<Order>> {
-        loop {
-            let mut bytes = [0; READ_AT_ONCE];
-            let count = self.pipe.read(&mut bytes).await.ok().filter(|count| *count > 0)?;
-            let orders: Vec<Order> =
-                self.lines.add(&bytes[..count]).iter().filter_map(|line| Order::read(line)).collect();
-            if !orders.is_empty() {
-                return Some(orders);
-            }
-        }
-    }
-}
-
 struct Guard {
     /// Also the id of its process group.
     command: Pid,
@@ -132,21 +108,16 @@ struct Guard {
 }
 
 impl Guard {
-    fn on_orders(&mut self, received: Option<Vec<Order>>) {
-        match received {
-            Some(orders) => orders.into_iter().for_each(|order| self.on_order(order)),
+    /// `None`: the client is gone.
+    fn on_order(&mut self, order: Option<Order>) {
+        match order {
             None => {
                 self.client_is_gone = true;
                 self.on(Event::ClientGone);
             }
-        }
-    }
-
-    fn on_order(&mut self, order: Order) {
-        match order {
-            Order::Start { until, .. } | Order::Renewed(until) => self.on(Event::Renewed(until)),
-            Order::Lost => self.on(Event::Lost),
-            Order::Pass(signal) => {
+            Some(Order::Start { until, .. } | Order::Renewed(until)) => self.on(Event::Renewed(until)),
+            Some(Order::Lost) => self.on(Event::Lost),
+            Some(Order::Pass(signal)) => {
                 if let Some(signal) = Signal::from_named_raw(signal).filter(|_| !self.command_has_ended) {
                     kill_process_group(self.command, signal).ok();
                 }
@@ -238,10 +209,5 @@ impl Guard {
 
 fn send(mut reports: &File, report: Report) {
     // Fails only if the client is gone; then nobody needs the report.
-    reports.write_all(report.line().as_bytes()).ok();
-}
-
-/// For the reader of the command's output.
-fn complain(words: &str) {
-    writeln!(io::stderr(), "lockkeeper: {words}").ok();
+    reports.write_all(line(&report).as_bytes()).ok();
 }

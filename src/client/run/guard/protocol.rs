@@ -1,15 +1,21 @@
 //! The lines between the client and its guard. The client sends orders; the end of its pipe means that it is gone. The
 //! guard sends reports.
 
+use std::collections::VecDeque;
 use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
 
 use crate::steady::Moment;
 
 /// The maximum length of a line from either side.
-pub const LINE_MAX: usize = 64;
+const LINE_MAX: usize = 256;
 
 /// From the client to its guard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Begin, with this time between asking and killing, and a lease that lasts until then.
     Start {
@@ -23,7 +29,7 @@ pub enum Order {
 }
 
 /// From the guard to its client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
     /// The command was asked to end, since the lease was not renewed in time.
     Lapsed,
@@ -35,7 +41,7 @@ pub enum Report {
     Gone,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Ending {
     Code(i32),
     Signal(i32),
@@ -51,68 +57,48 @@ impl Ending {
     }
 }
 
-impl Order {
-    pub fn line(self) -> String {
-        match self {
-            Order::Start { grace, until } => format!("start {} {}\n", grace.as_millis(), until.0.as_millis()),
-            Order::Renewed(until) => format!("renewed {}\n", until.0.as_millis()),
-            Order::Pass(signal) => format!("pass {signal}\n"),
-            Order::Lost => "lost\n".to_owned(),
-        }
-    }
-
-    pub fn read(line: &str) -> Option<Self> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            ["start", grace, until] => Some(Order::Start { grace: millis(grace)?, until: Moment(millis(until)?) }),
-            ["renewed", until] => Some(Order::Renewed(Moment(millis(until)?))),
-            ["pass", signal] => Some(Order::Pass(signal.parse().ok()?)),
-            ["lost"] => Some(Order::Lost),
-            _ => None,
-        }
-    }
+/// An order or a report as a line.
+pub fn line(message: &impl Serialize) -> String {
+    serde_json::to_string(message).map(|line| line + "\n").unwrap_or_default()
 }
 
-impl Report {
-    pub fn line(self) -> String {
-        match self {
-            Report::Lapsed => "lapsed\n".to_owned(),
-            Report::Ended(Ending::Code(code)) => format!("exited {code}\n"),
-            Report::Ended(Ending::Signal(signal)) => format!("killed {signal}\n"),
-            Report::Left(count) => format!("left {count}\n"),
-            Report::Gone => "gone\n".to_owned(),
-        }
-    }
-
-    pub fn read(line: &str) -> Option<Self> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            ["lapsed"] => Some(Report::Lapsed),
-            ["exited", code] => Some(Report::Ended(Ending::Code(code.parse().ok()?))),
-            ["killed", signal] => Some(Report::Ended(Ending::Signal(signal.parse().ok()?))),
-            ["left", count] => Some(Report::Left(count.parse().ok()?)),
-            ["gone"] => Some(Report::Gone),
-            _ => None,
-        }
-    }
+/// The messages from the other side.
+pub struct Messages<T> {
+    pipe: Receiver,
+    lines: Lines,
+    received: VecDeque<T>,
 }
 
-fn millis(word: &str) -> Option<Duration> {
-    word.parse().ok().map(Duration::from_millis)
+impl<T: DeserializeOwned> Messages<T> {
+    pub fn new(pipe: Receiver) -> Self {
+        Self { pipe, lines: Lines::default(), received: VecDeque::new() }
+    }
+
+    /// None if the other side is gone.
+    pub async fn next(&mut self) -> Option<T> {
+        loop {
+            if let Some(message) = self.received.pop_front() {
+                return Some(message);
+            }
+            let mut bytes = [0; LINE_MAX];
+            let count = self.pipe.read(&mut bytes).await.ok().filter(|count| *count > 0)?;
+            self.received.extend(self.lines.add::<T>(&bytes[..count]));
+        }
+    }
 }
 
 /// Splits a stream that arrives in pieces into complete lines.
-#[derive(Debug, Default)]
-pub struct Lines {
+#[derive(Default)]
+struct Lines {
     rest: Vec<u8>,
 }
 
 impl Lines {
-    pub fn add(&mut self, bytes: &[u8]) -> Vec<String> {
+    fn add<T: DeserializeOwned>(&mut self, bytes: &[u8]) -> Vec<T> {
         let mut complete = Vec::new();
         for &byte in bytes {
             match byte {
-                b'\n' => complete.push(String::from_utf8_lossy(&std::mem::take(&mut self.rest)).into_owned()),
+                b'\n' => complete.extend(serde_json::from_slice(&std::mem::take(&mut self.rest)).ok()),
                 // Longer lines are not part of the protocol, and are ignored.
                 _ if self.rest.len() < LINE_MAX => self.rest.push(byte),
                 _ => {}
@@ -127,29 +113,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_order_and_report_arrives_as_it_was_sent() {
+    fn every_order_and_report_arrives_as_it_was_sent_in_whatever_pieces() {
         let until = Moment(Duration::from_millis(123_456_789_012));
         let start = Order::Start { grace: Duration::from_millis(1_250), until };
-        for order in [start, Order::Renewed(until), Order::Pass(15), Order::Lost] {
-            assert_eq!(Order::read(order.line().trim_end()), Some(order));
-            assert!(order.line().len() <= LINE_MAX);
-        }
+        let orders = [start, Order::Renewed(until), Order::Pass(15), Order::Lost];
+        arrives(&orders);
         let endings = [Ending::Code(0), Ending::Code(255), Ending::Signal(9)].map(Report::Ended);
-        for report in endings.into_iter().chain([Report::Lapsed, Report::Left(3), Report::Gone]) {
-            assert_eq!(Report::read(report.line().trim_end()), Some(report));
+        let reports: Vec<Report> = endings.into_iter().chain([Report::Lapsed, Report::Left(3), Report::Gone]).collect();
+        arrives(&reports);
+    }
+
+    fn arrives<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(sent: &[T]) {
+        assert!(sent.iter().all(|message| line(message).len() <= LINE_MAX));
+        let text: String = sent.iter().map(line).collect();
+        for size in 1..=text.len() {
+            let mut lines = Lines::default();
+            let received: Vec<T> = text.as_bytes().chunks(size).flat_map(|piece| lines.add(piece)).collect();
+            assert_eq!(received, sent);
         }
     }
 
     #[test]
-    fn lines_are_found_in_whatever_pieces_they_come() {
-        let text = b"renewed 1\npass 15\nlost\n";
-        for size in 1..=text.len() {
-            let mut lines = Lines::default();
-            let found: Vec<String> = text.chunks(size).flat_map(|piece| lines.add(piece)).collect();
-            assert_eq!(found, ["renewed 1", "pass 15", "lost"]);
-        }
-        assert_eq!(Lines::default().add(&[b'x'; 10_000]), Vec::<String>::new());
-        assert_eq!(Order::read("start x 1"), None);
+    fn what_is_no_order_is_ignored() {
+        assert!(Lines::default().add::<Order>(&[b'x'; 10_000]).is_empty());
+        assert_eq!(Lines::default().add::<Order>(b"start x 1\n\"Lost\"\n"), [Order::Lost]);
     }
 
     #[test]

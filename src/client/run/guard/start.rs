@@ -1,14 +1,17 @@
 //! The process that becomes the command: it gives the terminal to the command's process group before the command can
-//! ask for it, and makes the kernel end the command if its guard is killed.
+//! ask for it, so that Ctrl-C reaches it and it can read from the keyboard; and makes the kernel end the command if its
+//! guard is killed.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, stdin};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
 
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use nix::sys::signal::{SigSet, Signal as BlockedSignal};
+use rustix::process::{Pid, Signal, getpgrp, getppid, set_parent_process_death_signal};
+use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
-use crate::run::terminal;
+use crate::output::note;
 
 /// `start-command GUARD TERMINAL PROGRAM ARGUMENT…`: the guard's pid, whether the command gets the terminal, the
 /// command.
@@ -29,10 +32,11 @@ pub fn start(arguments: &[OsString]) -> ExitCode {
     if !is_parent {
         return complain(NOT_EXECUTABLE, "the guard of the command was killed");
     }
-    if terminal == terminal::GIVEN {
-        terminal::take();
+    if terminal == WITH_TERMINAL {
+        take_terminal();
     }
-    terminal::stop_at_output_again();
+    // The command would inherit the blocked signal.
+    SigSet::from(BlockedSignal::SIGTTOU).thread_unblock().ok();
     let error = Command::new(program).args(arguments).exec();
     let program = program.to_string_lossy();
     match error.kind() {
@@ -45,6 +49,26 @@ pub fn start(arguments: &[OsString]) -> ExitCode {
 }
 
 fn complain(code: u8, words: &str) -> ExitCode {
-    writeln!(io::stderr(), "lockkeeper: {words}").ok();
+    note(&format!("lockkeeper: {words}"));
     ExitCode::from(code)
+}
+
+/// The argument that says whether the command gets the terminal.
+pub const WITH_TERMINAL: &str = "terminal";
+pub const WITHOUT_TERMINAL: &str = "no-terminal";
+
+/// Whether this process has the terminal and may give it to the command. A command in the background does not get it.
+pub fn has_terminal() -> bool {
+    stdin().is_terminal() && tcgetpgrp(stdin()).is_ok_and(|foreground| foreground == getpgrp())
+}
+
+/// From here on, writing to the terminal from the background, or taking it back, does not stop this process.
+pub fn do_not_stop_at_output() {
+    SigSet::from(BlockedSignal::SIGTTOU).thread_block().ok();
+}
+
+/// Gives the terminal to this process's group. Call it after [`do_not_stop_at_output`].
+pub fn take_terminal() {
+    // Fails if the terminal is gone; then nobody needs it.
+    tcsetpgrp(stdin(), getpgrp()).ok();
 }

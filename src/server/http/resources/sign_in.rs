@@ -143,7 +143,9 @@ pub async fn change_password(mut call: Call) -> Answered {
         changed.map_err(|error| match error {
             // Not 401, which would mean that the browser is no longer signed in.
             AccountsError::InvalidCredentials => Problem::invalid_field("currentPassword", "is wrong"),
-            AccountsError::PasswordIsName => Problem::invalid_field("newPassword", "must be more than the member's name"),
+            AccountsError::PasswordIsName => {
+                Problem::invalid_field("newPassword", "must be more than the member's name")
+            }
             error => error.into(),
         })
     };
