@@ -341,7 +341,7 @@ release() {
   case $status in
     200) [ "$(answer .data.lockStatus)" = released ] || released=79 ;;
     404) ;;
-    *) say "the session could not be released; it expires by itself"; [ "$released" != 0 ] || released=69 ;;
+    *) say "the session could not be released; it expires on its own"; [ "$released" != 0 ] || released=69 ;;
   esac
   rm -rf "$state"
   return "$released"

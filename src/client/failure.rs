@@ -15,7 +15,7 @@ macro_rules! client_help {
         concat!(
             $examples,
             "\n\nExit codes: 0 done, 1 failed, 2 invalid usage, 66 not found, 69 server out of reach, 75 locked or refused \
-             for now, 77 denied, 79 lock lost, 124 waited in vain."
+             for now, 77 denied, 79 lock lost, 124 not granted in time."
         )
     };
 }
@@ -33,7 +33,7 @@ pub enum Failure {
     Denied(String),
     /// The session no longer holds the lock.
     LockLost(String),
-    WaitedInVain(String),
+    NotGrantedInTime(String),
     Failed(String),
     /// The reader of our output has gone, as in `| head -1`. Not reported.
     OutputClosed,
@@ -55,7 +55,7 @@ impl Failure {
             Failure::Locked(_) => 75,
             Failure::Denied(_) => 77,
             Failure::LockLost(_) => 79,
-            Failure::WaitedInVain(_) => 124,
+            Failure::NotGrantedInTime(_) => 124,
         }
     }
 
@@ -86,7 +86,7 @@ impl fmt::Display for Failure {
             | Failure::Locked(words)
             | Failure::Denied(words)
             | Failure::LockLost(words)
-            | Failure::WaitedInVain(words)
+            | Failure::NotGrantedInTime(words)
             | Failure::Failed(words) => formatter.write_str(words),
             Failure::OutputClosed | Failure::Exit(_) => Ok(()),
         }

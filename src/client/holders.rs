@@ -35,7 +35,7 @@ pub fn holder_in_words(holder: &Value, now: Timestamp) -> Option<String> {
     let held = times::since(text_of(holder, "claimedAt"), now)?;
     let expires = match times::until(text_of(holder, "expiresAt"), now) {
         Some(left) => format!("expires in {left} unless extended"),
-        None => "never expires by itself".to_owned(),
+        None => "never expires on its own".to_owned(),
     };
     let context = harmless(text_of(holder, "context"));
     let context = match context.char_indices().nth(CONTEXT_SHOWN_MAX) {
@@ -91,7 +91,7 @@ mod tests {
             "ana has held it for 3 min (PR 412), expires in 9 min unless extended"
         );
         (holder["context"], holder["expiresAt"]) = (json!(null), json!(null));
-        assert_eq!(holder_in_words(&holder, now).unwrap(), "ana has held it for 3 min, never expires by itself");
+        assert_eq!(holder_in_words(&holder, now).unwrap(), "ana has held it for 3 min, never expires on its own");
     }
 
     #[test]

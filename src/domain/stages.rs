@@ -122,7 +122,7 @@ pub(super) fn end_stage(
         }
         StageEnd::Interrupted if !cancelling => {
             let error =
-                format!("interrupted: the server ended while stage `{}` ran; retry it or deploy anew", stage.name);
+                format!("interrupted: the server ended while stage `{}` ran; retry it or deploy again", stage.name);
             (StageStatus::Failed, EventData::StageFailed, Some(DeploymentOutcome::Failed(error.into())))
         }
         StageEnd::Failed(_) | StageEnd::Interrupted | StageEnd::Cancelled => {

@@ -65,7 +65,7 @@ pub fn left(ticket: Ticket) -> Key {
     key_of(&[LEFT, &ticket.0.to_be_bytes()])
 }
 
-/// `l/{organization}/{pipeline}/{environment}`: when its lock expires by itself.
+/// `l/{organization}/{pipeline}/{environment}`: when its lock expires on its own.
 pub fn wake(key: &EnvironmentKey) -> Key {
     of_environment(WAKES, key)
 }

@@ -336,7 +336,7 @@ fn case(log: &str, end: &str, action: &str, success: Option<&str>) -> Case {
         ),
         "cancelled" => (Some("terminated: it was cancelled".to_owned()), String::new()),
         "interrupted" => {
-            (None, format!("interrupted: the server ended while stage `{STAGE}` ran; retry it or deploy anew"))
+            (None, format!("interrupted: the server ended while stage `{STAGE}` ran; retry it or deploy again"))
         }
         "rejected" => (None, format!("stage `{STAGE}` was rejected {rest}")),
         _ => failed(end.to_owned()),

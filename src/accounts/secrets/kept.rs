@@ -114,7 +114,7 @@ fn decode(bytes: &[u8]) -> Result<Sealed, RecordError> {
 }
 
 fn damaged(organization: &Identifier, name: &str) -> StoreError {
-    StoreError::Read(format!("what organization {organization} keeps sealed as {name} does not open; set it anew"))
+    StoreError::Read(format!("what organization {organization} keeps sealed as {name} does not open; set it again"))
 }
 
 fn no_key(organization: &Identifier) -> StoreError {

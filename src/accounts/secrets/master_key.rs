@@ -92,7 +92,7 @@ pub enum OpenError {
     )]
     KeyLost { organization: Identifier },
     #[error(
-        "the secret {name} of organization {organization} does not open: its record is damaged; delete it or set it anew \
+        "the secret {name} of organization {organization} does not open: its record is damaged; delete it or set it again \
          while the server runs, or restore the data directory from a backup"
     )]
     DoesNotOpen { organization: Identifier, name: VariableName },

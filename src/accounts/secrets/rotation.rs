@@ -323,7 +323,7 @@ async fn forget_lost(store: &dyn Store, lost: &[WrappedRing], audit_is_lost: boo
     tracing::warn!(
         secrets,
         webhook_secrets,
-        "the master key is lost: the deleted secrets and signing secrets of webhooks must be set anew"
+        "the master key is lost: the deleted secrets and signing secrets of webhooks must be set again"
     );
     Ok(())
 }

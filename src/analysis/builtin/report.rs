@@ -287,7 +287,7 @@ fn by_verdict(view: &CaseView<'_>, verdict: &Verdict, choice: Option<&Choice>) -
             Category::Interrupted,
             format!("the server ended while {stage} was running"),
             format!(
-                "retry {stage}; if running it twice is harmless, mark the stage as `idempotent`, and the server retries it by itself"
+                "retry {stage}; if running it twice is harmless, mark the stage as `idempotent`, and the server retries it on its own"
             ),
         ),
         Verdict::Rejected => (

@@ -202,7 +202,7 @@ impl Claim<'_> {
                     Some(words) => {
                         Failure::Unreachable(format!("waited {waited} for {target}, and in the end {words}"))
                     }
-                    None => Failure::WaitedInVain(format!("waited {waited} for {target} in vain: {place}")),
+                    None => Failure::NotGrantedInTime(format!("waited {waited} for {target} without success: {place}")),
                 });
             }
             // With an ETag the answer waits for a change, and no change between two requests is missed.
@@ -270,13 +270,13 @@ impl Claim<'_> {
                 Ok(answer) => drop(self.remember(answer.data)),
                 Err(error) if is_certainly_refused(&error) => {}
                 Err(_) => {
-                    progress.say("whether the claim reached the server is not known; if it did, it expires by itself")
+                    progress.say("whether the claim reached the server is not known; if it did, it expires on its own")
                 }
             }
         }
         let Some(session) = &self.session else { return };
         if session.release(self.api, GIVE_BACK_WITHIN, GIVE_BACK_WITHIN).await.is_err() {
-            progress.say("the claim could not be given back; it expires by itself");
+            progress.say("the claim could not be given back; it expires on its own");
         }
     }
 }

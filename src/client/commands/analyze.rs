@@ -94,7 +94,7 @@ fn check_time(began: Moment, path: &str) -> Result<(), Failure> {
         return Ok(());
     }
     let minutes = WAIT_MAX.as_secs() / 60;
-    Err(Failure::WaitedInVain(format!("no result after {minutes} minutes; look at {} later", harmless(path))))
+    Err(Failure::NotGrantedInTime(format!("no result after {minutes} minutes; look at {} later", harmless(path))))
 }
 
 fn lines(analysis: &Value, out: &Out) -> Vec<String> {

@@ -111,7 +111,7 @@ async fn take_over(api: &Api, path: &str, body: &Value) -> Result<Value, Failure
         Ok(Err(_)) => true,
     };
     if !given_back {
-        note("whether the environment was taken over is not known; if it was, the session expires by itself");
+        note("whether the environment was taken over is not known; if it was, the session expires on its own");
     }
     Err(Failure::of_signal(signal))
 }

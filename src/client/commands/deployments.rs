@@ -122,7 +122,7 @@ async fn wait_for_end(started: &Value, wait: Duration, api: &Api, out: &Out) -> 
             etag = answer.etag;
         }
         if left.is_zero() {
-            return Err(Failure::WaitedInVain(format!(
+            return Err(Failure::NotGrantedInTime(format!(
                 "the deployment {id} has not ended in time; it goes on: {told}"
             )));
         }

@@ -196,7 +196,7 @@ pub fn lines(session: &Value, out: &Out) -> Vec<String> {
         ended => harmless(ended),
     };
     let expires = match (status, session["expiresAt"].as_str()) {
-        ("active", None) => "never by itself".to_owned(),
+        ("active", None) => "never on its own".to_owned(),
         (_, Some(at)) => format!("in {}, at {} UTC", times::until(at, now).unwrap_or_default(), times::clock(at)),
         (_, None) => String::new(),
     };

@@ -157,7 +157,7 @@ impl<'a> Held<'a> {
         let patience = self.lease.until.since(Moment::now());
         if let Err(error) = self.session.release(self.api, patience, self.lease.answer_within()).await {
             let words = Failure::from(error);
-            note(&format!("lockkeeper: the lock could not be released and expires by itself: {words}"));
+            note(&format!("lockkeeper: the lock could not be released and expires on its own: {words}"));
         }
     }
 }

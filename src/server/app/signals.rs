@@ -126,7 +126,7 @@ impl Reloading {
         match tokio::task::spawn_blocking(move || load()).await {
             Ok(Ok(settings)) => self.apply(&settings),
             Ok(Err(faults)) => refuse(&faults),
-            Err(error) => tracing::error!(%error, "cannot read the files again; all stays as it is"),
+            Err(error) => tracing::error!(%error, "cannot read the files again; nothing has changed"),
         }
     }
 

@@ -183,7 +183,7 @@ impl<W: Write> BackupWriter<W> {
 /// Why a backup is refused: each message completes "the backup".
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    #[error("is none: it is empty, or something else than a file of `lockkeeper backup`")]
+    #[error("is not a backup of Lockkeeper: it is empty, or another kind of file")]
     Foreign,
     #[error(
         "has form {found}, and this program reads form {FORM}; use the version of lockkeeper that made it, or a newer one"

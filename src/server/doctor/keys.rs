@@ -81,7 +81,7 @@ pub fn tls(tls: Option<&Tls>, listens_elsewhere: bool) -> Vec<Finding> {
             findings
         }
         Err(unfit) => {
-            let faults = unfit.iter().map(|unfit| Finding::fault(CERTIFICATE, unfit.to_string(), "put it right"));
+            let faults = unfit.iter().map(|unfit| Finding::fault(CERTIFICATE, unfit.to_string(), "correct it"));
             faults.collect()
         }
     }

@@ -24,7 +24,7 @@ pub fn examine(loaded: &Result<Settings, Faults>) -> Vec<Finding> {
     let settings = match loaded {
         Ok(settings) => settings,
         Err(faults) => {
-            let each = faults.iter().map(|fault| Finding::fault(SETTINGS, fault.to_string(), "put it right"));
+            let each = faults.iter().map(|fault| Finding::fault(SETTINGS, fault.to_string(), "correct it"));
             return each.collect();
         }
     };

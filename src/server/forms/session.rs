@@ -27,7 +27,7 @@ form! {
         nullable context: Context,
         /// The session expires this long after its last activity: claim, heartbeat, deploy. At most the environment's
         /// `maxTtlSeconds`; its `defaultTtlSeconds` if left out. With neither, and without `maxHoldSeconds` of the
-        /// environment, the lock never expires by itself, and `warning` of the session says so.
+        /// environment, the lock never expires on its own, and `warning` of the session says so.
         #[schema("examples": [900])]
         nullable ttl_seconds: Seconds,
     }

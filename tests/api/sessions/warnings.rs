@@ -16,7 +16,7 @@ async fn with_endless(names: &[&str]) -> Server {
 
 fn says_endless(text: &Value) {
     let text = text.as_str().unwrap_or_else(|| panic!("no text: {text}"));
-    assert!(text.contains("never expires by itself"), "{text}");
+    assert!(text.contains("never expires on its own"), "{text}");
 }
 
 fn detail(answer: &Answer) -> Value {

@@ -113,7 +113,7 @@ async fn a_claim_that_is_given_up_without_an_answer_leaves_no_lock() {
     let arguments = ["review-1", "--org", "acme", "--retry", "1", "--ttl", "5", "--", "echo", "mine"];
     let (code, stdout, stderr) = ended(&run(&relay.address, &arguments).output().unwrap());
     assert_eq!((code, stdout.as_str()), (69, ""), "{stderr}");
-    assert!(stderr.contains("expires by itself"), "{stderr}");
+    assert!(stderr.contains("expires on its own"), "{stderr}");
     server.admin().until_environment("review-1", |found| found["lockStatus"] == "unlocked").await;
 }
 

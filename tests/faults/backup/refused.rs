@@ -25,8 +25,8 @@ async fn whatever_is_not_a_whole_backup_is_refused_with_words() {
         (flipped(whole.len() / 2), "is damaged at byte"),
         (flipped(whole.len() - 20), "is damaged at byte"),
         ([whole.as_slice(), b"more"].concat(), "there is more after its end"),
-        (b"PK\x03\x04 something else".to_vec(), "is none"),
-        (Vec::new(), "is none"),
+        (b"PK\x03\x04 something else".to_vec(), "is not a backup"),
+        (Vec::new(), "is not a backup"),
         (newer, "has form 9, and this program reads form 1"),
     ] {
         std::fs::write(&file, &bytes).unwrap();

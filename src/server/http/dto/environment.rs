@@ -61,7 +61,7 @@ view! {
         context: Option<&'a str> = holder.context.as_ref().map(|context| context.as_str()),
         /// Since when.
         claimed_at: Time = Time(holder.claimed.as_ref().map_or(holder.created_at, |claimed| claimed.at)),
-        /// When it expires unless its holder is active before; null: it never expires by itself.
+        /// When it expires unless its holder is active before; null: it never expires on its own.
         expires_at: Option<Time> = holder.expiry().map(|(until, _)| Time(until.at)),
         /// Rises by one with each grant of the environment and never restarts.
         #[schema(example = 42)]

@@ -62,7 +62,7 @@ view! {
         /// When it got the lock; null before.
         claimed_at: Option<Time> = claimed.as_ref().map(|claimed| Time(claimed.at)),
         /// When it expires unless its holder is active before; in the queue, unless somebody polls it before. Null: it
-        /// never expires by itself, or has ended.
+        /// never expires on its own, or has ended.
         expires_at: Option<Time> = match waiting {
             Some(waiting) => Some(Time(waiting.until)),
             None => session.expiry().filter(|_| ended.is_none()).map(|(until, _)| Time(until.at)),
@@ -73,9 +73,9 @@ view! {
         ended_by: Option<EndedByView<'a>> = EndedByView::of(session),
         /// Why it expired; null if it did not.
         end_reason: Option<Expiry> = ended.as_ref().and_then(|ended| end_reason(ended.how)),
-        /// What its user should know: that its lock never expires by itself, or the lock that it waits for. Null if
+        /// What its user should know: that its lock never expires on its own, or the lock that it waits for. Null if
         /// there is nothing to say.
-        #[schema(example = "this lock has no TTL and never expires by itself: release it when you are done")]
+        #[schema(example = "this lock has no TTL and never expires on its own: release it when you are done")]
         warning: Option<&'static str> = match waiting {
             Some(waiting) => waiting.holder_never_expires.then_some(ENDLESS_WAIT),
             None => session.never_expires().then_some(ENDLESS_LOCK),
@@ -89,8 +89,8 @@ view! {
 }
 
 const ENDLESS_LOCK: &str =
-    "this lock has no TTL and never expires by itself: release it when you are done, or claim with `ttlSeconds`";
-const ENDLESS_WAIT: &str = "the lock that this session waits for has no TTL and never expires by itself: ask its holder to \
+    "this lock has no TTL and never expires on its own: release it when you are done, or claim with `ttlSeconds`";
+const ENDLESS_WAIT: &str = "the lock that this session waits for has no TTL and never expires on its own: ask its holder to \
                             release it, or force-claim it";
 
 /// The member who ended a session; for an overridden one, also the session that took over.

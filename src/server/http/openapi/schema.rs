@@ -349,7 +349,7 @@ pub struct ProblemHolderView<'a> {
     context: Option<String>,
     /// Since when.
     claimed_at: Option<Time>,
-    /// When it expires unless its holder is active before; null: it never expires by itself.
+    /// When it expires unless its holder is active before; null: it never expires on its own.
     expires_at: Option<Time>,
     /// Rises by one with each grant of the environment and never restarts.
     #[schema(example = 42)]

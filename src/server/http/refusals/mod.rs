@@ -71,13 +71,13 @@ impl From<StoreError> for Problem {
             StoreError::EngineFull => {
                 let detail = "the database of the cluster's engine is full: nothing was changed; reads still work, and releases, \
                               cancellations and removals as long as the engine takes any writes; an operator must make room \
-                              in the engine, and then everything goes on by itself";
+                              in the engine, and then everything goes on again";
                 Problem::new(Code::StorageFull, detail).retry_after(STORAGE_FULL_RETRY_SECONDS)
             }
             StoreError::Full { .. } => {
                 let detail = "the server's disk is full: nothing was changed; reads, releases, cancellations and removals \
                               still work; an operator must free space on the disk of the data directory, and then \
-                              everything goes on by itself";
+                              everything goes on again";
                 Problem::new(Code::StorageFull, detail).retry_after(STORAGE_FULL_RETRY_SECONDS)
             }
             StoreError::Closed | StoreError::Deposed => Problem::from(Code::ShuttingDown).retry_after(1),
@@ -395,7 +395,7 @@ fn locked(holder: &Session, queue_length: usize) -> Problem {
     let since = Time(holder.claimed.as_ref().map_or(holder.created_at, |claimed| claimed.at));
     let detail = if holder.never_expires() {
         format!(
-            "{name} has held the environment since {since} without a TTL, so the lock never expires by itself; ask {name} to \
+            "{name} has held the environment since {since} without a TTL, so the lock never expires on its own; ask {name} to \
              release it, force-claim it, or wait with `waitSeconds` or `queue`"
         )
     } else {

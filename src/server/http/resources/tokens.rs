@@ -160,7 +160,7 @@ view! {
         last_four: &'a str = &token.last_four,
         /// When it was created.
         created_at: Time = Time(token.created_at),
-        /// When it stops working; null: never by itself.
+        /// When it stops working; null: never on its own.
         expires_at: Option<Time> = token.expires_at.map(Time),
         /// When it was last used, to about a minute; null: never.
         last_used_at: Option<Time> = token.last_used_at().map(Time),

@@ -231,7 +231,7 @@ function edit(page) {
     fields: [
       field({ label: 'Description', name: 'description', value: one.description }),
       field({ label: 'Labels', name: 'labels', value: Object.entries(one.labels).map((pair) => pair.join(':')).join(' '), hint: 'Such as size:large zone:eu' }),
-      field({ label: 'A claim ends without activity after (seconds)', name: 'defaultTtlSeconds', type: 'number', value: one.defaultTtlSeconds, hint: 'Empty: never by itself' }),
+      field({ label: 'A claim ends without activity after (seconds)', name: 'defaultTtlSeconds', type: 'number', value: one.defaultTtlSeconds, hint: 'Empty: never on its own' }),
       field({ label: 'Longest hold (seconds)', name: 'maxHoldSeconds', type: 'number', value: one.maxHoldSeconds, hint: 'Empty: no limit' }),
       field({ label: 'Least role for a force-claim', name: 'forceClaimRole', type: 'select', value: one.forceClaimRole, options: ['developer', 'maintainer', 'admin'] }),
       field({ label: 'Deploy the commit of a claim at once', name: 'deployOnClaim', type: 'checkbox', value: one.deployOnClaim }),

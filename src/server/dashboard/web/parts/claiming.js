@@ -128,7 +128,7 @@ export async function release({ pipelineId, envName, lock, currentDeployment }, 
 
 export async function extend({ pipelineId, envName, lock }) {
   const { data } = await post(environmentPath(pipelineId, envName, 'sessions', lock.sessionId, 'heartbeat'), {});
-  toast(data.expiresAt ? `${envName} is yours for ${duration(secondsUntil(data.expiresAt))} more.` : `${envName} never expires by itself.`);
+  toast(data.expiresAt ? `${envName} is yours for ${duration(secondsUntil(data.expiresAt))} more.` : `${envName} never expires on its own.`);
   return data;
 }
 
