@@ -44,7 +44,7 @@ pub type Lookup<'a> = dyn Fn(&StepReference) -> Result<ResolvedStep, String> + '
 
 /// A reference that cannot be resolved, or an invalid input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UseFault {
+pub struct UseError {
     /// Indexes of the stage and the step.
     pub stage: usize,
     pub step: usize,
@@ -96,13 +96,13 @@ impl RegistryStep {
 
 impl Blueprint {
     /// With the steps of registries resolved, as a deployment stores it; or all faults.
-    pub fn resolved(&self, lookup: &Lookup<'_>) -> Result<Blueprint, Vec<UseFault>> {
+    pub fn resolved(&self, lookup: &Lookup<'_>) -> Result<Blueprint, Vec<UseError>> {
         let mut faults = Vec::new();
         let mut resolved = self.clone();
         for (stage_place, stage) in resolved.stages.iter_mut().enumerate() {
             for (step_place, step) in stage.steps.iter_mut().enumerate() {
                 let Err(found) = resolve(step, lookup) else { continue };
-                let fault = |(field, message)| UseFault { stage: stage_place, step: step_place, field, message };
+                let fault = |(field, message)| UseError { stage: stage_place, step: step_place, field, message };
                 faults.extend(found.into_iter().map(fault));
             }
         }
@@ -110,13 +110,13 @@ impl Blueprint {
             let message = format!(
                 "makes the pipeline larger than {BLUEPRINT_BYTES_MAX} bytes, with the steps that it uses filled in"
             );
-            faults.push(UseFault { stage: 0, step: 0, field: "uses".to_owned(), message });
+            faults.push(UseError { stage: 0, step: 0, field: "uses".to_owned(), message });
         }
         if faults.is_empty() { Ok(resolved) } else { Err(faults) }
     }
 
     /// The error of a deployment that cannot start.
-    pub fn why_unresolved(&self, faults: &[UseFault]) -> Arc<str> {
+    pub fn why_unresolved(&self, faults: &[UseError]) -> Arc<str> {
         let Some(fault) = faults.first() else {
             return Arc::from("a step from a registry cannot be resolved; deploy again");
         };

@@ -45,7 +45,7 @@ pub enum AfterAnswer {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum HeadError {
     Malformed,
     TooLarge,
 }
@@ -82,17 +82,17 @@ impl Default for Head {
 impl Head {
     /// Becomes the head at the beginning of these bytes, and returns its length; `None` if it has not come to its end,
     /// which changes nothing. A head that is refused is not to be used.
-    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
         let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut []);
         let length = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
             Ok(httparse::Status::Complete(length)) => length,
             Ok(httparse::Status::Partial) if bytes.len() < BYTES_MAX => return Ok(None),
-            Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return Err(Refused::TooLarge),
-            Err(_) => return Err(Refused::Malformed),
+            Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return Err(HeadError::TooLarge),
+            Err(_) => return Err(HeadError::Malformed),
         };
         let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
-        self.method = method.map_err(|_| Refused::Malformed)?;
+        self.method = method.map_err(|_| HeadError::Malformed)?;
         self.version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
         self.read_target(parsed.path.unwrap_or_default())?;
         self.headers.read(&bytes[..length], parsed.headers);
@@ -102,7 +102,7 @@ impl Head {
     }
 
     /// Sets the path with its query, and the length of the path alone.
-    fn read_target(&mut self, target: &str) -> Result<(), Refused> {
+    fn read_target(&mut self, target: &str) -> Result<(), HeadError> {
         let is_plain = target.starts_with('/') && target.len() <= PLAIN_TARGET_MAX && are_plain(target.as_bytes());
         self.target.clear();
         if is_plain {
@@ -145,8 +145,8 @@ fn are_plain(bytes: &[u8]) -> bool {
 }
 
 /// Handles a host before the path, a fragment after it, or other characters.
-fn read_unusual_target(target: &str) -> Result<String, Refused> {
-    let uri = Uri::try_from(target).map_err(|_| Refused::Malformed)?;
+fn read_unusual_target(target: &str) -> Result<String, HeadError> {
+    let uri = Uri::try_from(target).map_err(|_| HeadError::Malformed)?;
     Ok(match uri.query() {
         Some(query) => format!("{}?{query}", uri.path()),
         None => uri.path().to_owned(),
@@ -161,7 +161,7 @@ struct Framing {
 }
 
 impl Framing {
-    fn of(headers: &[httparse::Header<'_>], method: &Method, version: Version) -> Result<Self, Refused> {
+    fn of(headers: &[httparse::Header<'_>], method: &Method, version: Version) -> Result<Self, HeadError> {
         let is_1_1 = version == Version::HTTP_11;
         let (mut hosts, mut length, mut encoding, mut asked) = (0, None, None, None);
         let (mut is_websocket, mut expects_continue) = (false, false);
@@ -170,7 +170,7 @@ impl Framing {
             if is("host") {
                 hosts += 1;
             } else if is("content-length") {
-                refuse_second(length.replace(read_length(value).ok_or(Refused::Malformed)?))?;
+                refuse_second(length.replace(read_length(value).ok_or(HeadError::Malformed)?))?;
             } else if is("transfer-encoding") {
                 refuse_second(encoding.replace(*value))?;
             } else if is("connection") {
@@ -183,15 +183,15 @@ impl Framing {
         }
         let body = match (encoding, length) {
             (None, Some(length)) => BodyLength::Bytes(length),
-            (None, None) if *method == Method::POST && !is_1_1 => return Err(Refused::Malformed),
+            (None, None) if *method == Method::POST && !is_1_1 => return Err(HeadError::Malformed),
             (None, None) => BodyLength::Bytes(0),
             (Some(encoding), None) if is_1_1 && encoding.trim_ascii().eq_ignore_ascii_case(b"chunked") => {
                 BodyLength::Chunked
             }
-            (Some(_), _) => return Err(Refused::Malformed),
+            (Some(_), _) => return Err(HeadError::Malformed),
         };
         if hosts > 1 || hosts == 0 && is_1_1 {
-            return Err(Refused::Malformed);
+            return Err(HeadError::Malformed);
         }
         let is_other_protocol = is_websocket || *method == Method::CONNECT;
         let next = match asked {
@@ -210,8 +210,8 @@ fn read_length(value: &[u8]) -> Option<u64> {
     digits.parse().ok()
 }
 
-fn refuse_second<T>(first: Option<T>) -> Result<(), Refused> {
-    if first.is_some() { Err(Refused::Malformed) } else { Ok(()) }
+fn refuse_second<T>(first: Option<T>) -> Result<(), HeadError> {
+    if first.is_some() { Err(HeadError::Malformed) } else { Ok(()) }
 }
 
 fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {

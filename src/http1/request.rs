@@ -9,7 +9,7 @@ use actix_http::{Method, Uri};
 use actix_router::Url;
 
 use super::connection::Connection;
-use super::head::{BodyLength, Head, Headers, Refused};
+use super::head::{BodyLength, Head, HeadError, Headers};
 
 /// Larger buffers are not kept for the connection's next request.
 const KEPT_BYTES: usize = 8 * 1024;
@@ -37,7 +37,7 @@ impl Request {
     /// Becomes the request whose head is at the beginning of these bytes, and returns the length of the head; `None` if
     /// that has not come to its end. The buffers of the request before are used again. Whoever still holds that one
     /// keeps it as it was, with its buffers.
-    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
+    pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
         if Rc::strong_count(&self.0) > 1 {
             *self = Self::unread(self.0.connection.clone());
         }

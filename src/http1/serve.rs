@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_util::codec::Decoder;
 
 use super::connection::Connection;
-use super::head::{AfterAnswer, BodyLength, Head, Refused};
+use super::head::{AfterAnswer, BodyLength, Head, HeadError};
 use super::incoming::{Feed, Incoming};
 use super::reply::{BodyEnd, DateLine, Reply, put_chunk, put_last_chunk};
 use super::request::Request;
@@ -461,7 +461,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
     }
 }
 
-impl Refused {
+impl HeadError {
     fn status(self) -> StatusCode {
         match self {
             Self::Malformed => StatusCode::BAD_REQUEST,

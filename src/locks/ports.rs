@@ -8,7 +8,7 @@ use std::time::Duration;
 use domain::{
     DeploymentId, EnvironmentKey, Identifier, Now, PipelineKey, PipelineNow, Rejection, SessionId, StageOrder,
 };
-use shares::{Capacity, Refused};
+use shares::{Capacity, ShareError};
 use store::StoreError;
 
 /// Reads both clocks. A function, so that tests can move the time.
@@ -91,7 +91,7 @@ pub enum Failure {
     #[error("too many commands are waiting for this environment")]
     Overloaded,
     #[error("too many claims are waiting: {0}")]
-    Crowded(Refused),
+    Crowded(ShareError),
     #[error("{most} claims of this token are waiting already, as many as one token may have")]
     TokenCrowded { most: usize },
     #[error("the environment's actor ended before it answered; it is unknown whether the command took effect")]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use reqwest::{Client, ClientBuilder, Request, Response, Url, redirect};
 
-use super::policy::{Policy, Refused};
+use super::policy::{Policy, PolicyError};
 
 /// A server that has not accepted by then is considered down.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ pub struct GuardedClient {
 pub enum NoResponse {
     /// About a public address, so it may be shown to everybody.
     Public(String),
-    /// Only for the operator's log; tenants see [`Refused::ADVICE`].
+    /// Only for the operator's log; tenants see [`PolicyError::ADVICE`].
     Hidden(String),
 }
 
@@ -59,7 +59,7 @@ impl GuardedClient {
     fn why(&self, url: &Url, error: &reqwest::Error) -> NoResponse {
         let mut cause = error.source();
         while let Some(error) = cause {
-            if let Some(refused) = error.downcast_ref::<Refused>() {
+            if let Some(refused) = error.downcast_ref::<PolicyError>() {
                 return NoResponse::Hidden(refused.reason.clone());
             }
             cause = error.source();

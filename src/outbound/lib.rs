@@ -15,6 +15,6 @@ mod proxy;
 mod tunnel;
 
 pub use client::{GuardedClient, LazyClient, NoResponse, error_chain, percent_encoded, read_body};
-pub use policy::{DESTINATIONS_MAX, Destination, Policy, Refused};
+pub use policy::{DESTINATIONS_MAX, Destination, Policy, PolicyError};
 pub use proxy::Proxy;
 pub use tunnel::{TUNNEL_COMMAND, tunnel, tunnel_command, tunnel_variables};

@@ -19,14 +19,14 @@ pub struct Policy {
 
 /// A destination that may not be connected to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{host} {}", Refused::ADVICE)]
-pub struct Refused {
+#[error("{host} {}", PolicyError::ADVICE)]
+pub struct PolicyError {
     pub host: String,
     /// For the operator's log only, without the host.
     pub reason: String,
 }
 
-impl Refused {
+impl PolicyError {
     /// The message about a host, after its name, whether it is refused, has no address or does not answer: names and
     /// addresses of the server's own network must not be revealed to tenants.
     pub const ADVICE: &str = "does not answer, or has no public address; check the name, or have an operator allow its \
@@ -54,9 +54,9 @@ impl Policy {
     }
 
     /// An address in the URL itself is never resolved, so it is checked here.
-    pub fn check(&self, url: &Url) -> Result<(), Refused> {
+    pub fn check(&self, url: &Url) -> Result<(), PolicyError> {
         match (address(url), url.host_str()) {
-            (Some(address), Some(host)) if !self.permits(host, address) => Err(Refused::at(host, address)),
+            (Some(address), Some(host)) if !self.permits(host, address) => Err(PolicyError::at(host, address)),
             (Some(_) | None, _) => Ok(()),
         }
     }
@@ -73,19 +73,19 @@ impl Policy {
     }
 
     /// The permitted addresses of a host, at least one.
-    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
-        let unresolved = |error: std::io::Error| Refused { host: host.to_owned(), reason: error.to_string() };
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, PolicyError> {
+        let unresolved = |error: std::io::Error| PolicyError { host: host.to_owned(), reason: error.to_string() };
         let found = tokio::net::lookup_host((host, port)).await.map_err(unresolved)?;
         self.permitted(host, found.collect())
     }
 
-    fn permitted(&self, host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
+    fn permitted(&self, host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, PolicyError> {
         let first = found.first().map(SocketAddr::ip);
         let permitted: Vec<_> = found.into_iter().filter(|address| self.permits(host, address.ip())).collect();
         match first {
             _ if !permitted.is_empty() => Ok(permitted),
-            Some(address) => Err(Refused::at(host, address)),
-            None => Err(Refused { host: host.to_owned(), reason: "its name has no address".to_owned() }),
+            Some(address) => Err(PolicyError::at(host, address)),
+            None => Err(PolicyError { host: host.to_owned(), reason: "its name has no address".to_owned() }),
         }
     }
 

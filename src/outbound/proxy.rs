@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use zeroize::Zeroizing;
 
-use super::policy::{Policy, Refused};
+use super::policy::{Policy, PolicyError};
 use ambient::backoff::{Backoff, Retries};
 
 const USER: &str = "lockkeeper";
@@ -115,7 +115,7 @@ impl Proxy {
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, Status> {
         let found = self.policy.resolve(host, port).await;
         let mut reason = match found {
-            Err(Refused { reason, .. }) => reason,
+            Err(PolicyError { reason, .. }) => reason,
             Ok(found) => match first_of(&found).await {
                 Ok(server) => return Ok(server),
                 Err(reason) => reason,
@@ -160,7 +160,7 @@ async fn read_head(client: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
 }
 
 async fn refuse(client: &mut TcpStream, status: Status) {
-    let (line, body) = (status.line(), format!("the destination {}\n", Refused::ADVICE));
+    let (line, body) = (status.line(), format!("the destination {}\n", PolicyError::ADVICE));
     let answer = format!("HTTP/1.1 {line}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
     client.write_all(answer.as_bytes()).await.ok();
     client.shutdown().await.ok();

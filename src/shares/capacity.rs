@@ -25,7 +25,7 @@ const WEIGHT_OF_SEATS: usize = 1;
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum ShareError {
     /// The organization already has this many; the free ones are for others.
     Share { own: usize },
     /// All places are taken.
@@ -51,13 +51,13 @@ impl Capacity {
     }
 
     /// Whether an organization with `own` of the `used` places may have one more.
-    pub fn check(self, own: usize, used: usize) -> Result<(), Refused> {
+    pub fn check(self, own: usize, used: usize) -> Result<(), ShareError> {
         let Some(left) = self.total.checked_sub(used).and_then(|free| free.checked_sub(1)) else {
-            return Err(Refused::Full { total: self.total });
+            return Err(ShareError::Full { total: self.total });
         };
         match self.weight {
             // An organization always gets its first place.
-            Some(weight) if own > 0 && own >= weight.saturating_mul(left) => Err(Refused::Share { own }),
+            Some(weight) if own > 0 && own >= weight.saturating_mul(left) => Err(ShareError::Share { own }),
             Some(_) | None => Ok(()),
         }
     }
@@ -76,7 +76,7 @@ impl Capacity {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for ShareError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Share { own } => {
@@ -160,10 +160,10 @@ mod tests {
     #[test]
     fn a_refusal_says_whose_bound_it_is() {
         let capacity = Capacity::turns(4);
-        assert_eq!(capacity.check(3, 3), Err(Refused::Share { own: 3 }));
+        assert_eq!(capacity.check(3, 3), Err(ShareError::Share { own: 3 }));
         assert_eq!(capacity.check(0, 3), Ok(()));
-        assert_eq!(capacity.check(0, 4), Err(Refused::Full { total: 4 }));
-        assert_eq!(Capacity::turns(0).check(0, 0), Err(Refused::Full { total: 0 }));
+        assert_eq!(capacity.check(0, 4), Err(ShareError::Full { total: 4 }));
+        assert_eq!(Capacity::turns(0).check(0, 0), Err(ShareError::Full { total: 0 }));
     }
 
     #[test]

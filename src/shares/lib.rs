@@ -14,7 +14,7 @@ mod permits;
 mod threads;
 mod turns;
 
-pub use capacity::{Capacity, Refused, level, may_grow};
+pub use capacity::{Capacity, ShareError, level, may_grow};
 pub use disk::{Disk, DiskLimits, DiskWriter, Look, Unlisted};
 pub use limited::{LimitReached, Limited, LimitedPermit};
 pub use meter::{OTHERS, ShareMeter};

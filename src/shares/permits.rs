@@ -7,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::capacity::{Capacity, Refused};
+use super::capacity::{Capacity, ShareError};
 use super::meter::ShareMeter;
 use super::turns::Turns;
 use domain::{Holder, Identifier, MemberShare, NoShare, UserId};
@@ -63,12 +63,12 @@ impl Permits {
     }
 
     /// Returns a permit immediately, or a refusal.
-    pub fn try_acquire(&self, organization: &Identifier) -> Result<Permit, Refused> {
+    pub fn try_acquire(&self, organization: &Identifier) -> Result<Permit, ShareError> {
         self.try_acquire_for(organization, None)
     }
 
     /// The same for a member, who has a share of the organization's permits.
-    pub fn try_acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Permit, Refused> {
+    pub fn try_acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Permit, ShareError> {
         let taken = self.0.state.lock().take(&self.0.meter, organization, holder);
         match taken {
             Ok(()) => Ok(self.0.permit(organization, holder.map(|holder| holder.member))),
@@ -77,12 +77,12 @@ impl Permits {
     }
 
     /// Waits for a permit; refused immediately if too many wait already. Dropping the future leaves nothing behind.
-    pub async fn acquire(&self, organization: &Identifier) -> Result<Permit, Refused> {
+    pub async fn acquire(&self, organization: &Identifier) -> Result<Permit, ShareError> {
         self.acquire_for(organization, None).await
     }
 
     /// The same for a member, who has a share of the organization's queue.
-    pub async fn acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Permit, Refused> {
+    pub async fn acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Permit, ShareError> {
         let (permit, granted) = oneshot::channel();
         let waits = self.0.state.lock().wait(organization, holder, permit);
         let number = waits.map_err(|refused| self.0.refuse(organization, refused))?;
@@ -91,7 +91,7 @@ impl Permits {
         let permit = (&mut waiting.granted).await;
         waiting.number = None;
         // Only the waiter itself withdraws, so there is always an answer.
-        permit.map_err(|_| Refused::Full { total: 0 })
+        permit.map_err(|_| ShareError::Full { total: 0 })
     }
 
     /// The number of taken permits.
@@ -117,7 +117,7 @@ impl State {
         organization: &Identifier,
         holder: Option<Holder>,
         permit: oneshot::Sender<Permit>,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, ShareError> {
         self.waiting.check(holder, self.turns.queue_of(organization))?;
         self.next_waiter += 1;
         let (number, member) = (self.next_waiter, holder.map(|holder| holder.member));
@@ -126,7 +126,12 @@ impl State {
         Ok(number)
     }
 
-    fn take(&mut self, meter: &ShareMeter, organization: &Identifier, holder: Option<Holder>) -> Result<(), Refused> {
+    fn take(
+        &mut self,
+        meter: &ShareMeter,
+        organization: &Identifier,
+        holder: Option<Holder>,
+    ) -> Result<(), ShareError> {
         self.held.check(holder, self.turns.share_of(organization))?;
         self.turns.take(organization)?;
         self.held.add(holder.map(|holder| holder.member));
@@ -169,7 +174,7 @@ impl Shared {
         }
     }
 
-    fn refuse(&self, organization: &Identifier, refused: Refused) -> Refused {
+    fn refuse(&self, organization: &Identifier, refused: ShareError) -> ShareError {
         self.meter.refused(organization);
         refused
     }
@@ -219,12 +224,12 @@ struct MemberCounts(HashMap<UserId, usize>);
 impl MemberCounts {
     /// `share`: the permits that the organization may have, and has. A full organization is refused elsewhere, with its
     /// own reason.
-    fn check(&self, holder: Option<Holder>, (total, used): (usize, usize)) -> Result<(), Refused> {
+    fn check(&self, holder: Option<Holder>, (total, used): (usize, usize)) -> Result<(), ShareError> {
         let Some(Holder { member, is_admin }) = holder else { return Ok(()) };
         let own = || self.0.get(&member).copied().unwrap_or(0);
         match (MemberShare { total, used, is_admin }.check(own)) {
             Ok(()) | Err(NoShare::Full { .. }) => Ok(()),
-            Err(refused) => Err(Refused::Member(refused)),
+            Err(refused) => Err(ShareError::Member(refused)),
         }
     }
 
@@ -297,13 +302,13 @@ mod tests {
                 (held.len(), refused)
             };
             let own = NoShare::Own { own: all / 2, total: all };
-            assert_eq!(take(&acme, member(1, false)), (all / 2, Refused::Member(own)));
+            assert_eq!(take(&acme, member(1, false)), (all / 2, ShareError::Member(own)));
             assert!(take(&acme, member(2, false)).0 > all / 2, "another member finds permits");
             for number in 3..100 {
                 take(&acme, member(number, false));
             }
             let (before, refused) = take(&acme, member(100, false));
-            assert_eq!(refused, Refused::Member(NoShare::Kept { kept: all / 16, total: all }));
+            assert_eq!(refused, ShareError::Member(NoShare::Kept { kept: all / 16, total: all }));
             assert!(take(&acme, member(101, true)).0 > before, "some are kept for admins");
             let of_another = permits.try_acquire_for(&beta, member(102, false));
             assert_eq!(of_another.is_ok(), organizations > 1, "another organization has its own");
@@ -323,7 +328,7 @@ mod tests {
         let mut crowd: Vec<_> = (0..50).map(|_| Box::pin(permits.acquire_for(&acme, busy))).collect();
         assert!(crowd.iter_mut().all(|waiter| waiter.as_mut().now_or_never().is_none()));
         let refused = permits.acquire_for(&acme, busy).await.err();
-        assert_eq!(refused, Some(Refused::Member(NoShare::Own { own: 50, total: 100 })));
+        assert_eq!(refused, Some(ShareError::Member(NoShare::Own { own: 50, total: 100 })));
         let mut waits = Box::pin(permits.acquire_for(&acme, other));
         assert!(waits.as_mut().now_or_never().is_none());
         drop(crowd);
@@ -357,10 +362,10 @@ mod tests {
         let first = permits.acquire(&busy).await.unwrap();
         let mut second = Box::pin(permits.acquire(&busy));
         assert!(second.as_mut().now_or_never().is_none());
-        assert_eq!(permits.acquire(&busy).await.err(), Some(Refused::Share { own: 1 }));
+        assert_eq!(permits.acquire(&busy).await.err(), Some(ShareError::Share { own: 1 }));
         let mut other = Box::pin(permits.acquire(&quiet));
         assert!(other.as_mut().now_or_never().is_none(), "the last permit in the queue is for another organization");
-        assert_eq!(permits.acquire(&organization("third")).await.err(), Some(Refused::Full { total: 2 }));
+        assert_eq!(permits.acquire(&organization("third")).await.err(), Some(ShareError::Full { total: 2 }));
         drop(first);
         assert!(other.await.is_ok(), "it is the turn of the one that had none");
         assert!(second.await.is_ok());
@@ -406,7 +411,7 @@ mod tests {
     }
 
     /// Waits for a permit that another thread frees.
-    fn awaited(waiting: impl Future<Output = Result<Permit, Refused>>) -> Permit {
+    fn awaited(waiting: impl Future<Output = Result<Permit, ShareError>>) -> Permit {
         tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(waiting).unwrap()
     }
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use super::capacity::{Capacity, Refused};
+use super::capacity::{Capacity, ShareError};
 use domain::Identifier;
 
 /// Holders and waiters (`T`) by organization. Pure: the caller has the lock, and calls [`Turns::next`] after each
@@ -42,7 +42,7 @@ impl<T> Turns<T> {
     }
 
     /// Waits for a place; refused if too many wait already.
-    pub fn wait(&mut self, organization: &Identifier, waiter: T) -> Result<(), Refused> {
+    pub fn wait(&mut self, organization: &Identifier, waiter: T) -> Result<(), ShareError> {
         let own = self.organizations.get(organization).map_or(0, |standing| standing.waiting.len());
         self.queue.check(own, self.waiting)?;
         self.change(organization, |standing| standing.waiting.push_back(waiter));
@@ -81,7 +81,7 @@ impl<T> Turns<T> {
     }
 
     /// Takes a place immediately, without waiting.
-    pub fn take(&mut self, organization: &Identifier) -> Result<(), Refused> {
+    pub fn take(&mut self, organization: &Identifier) -> Result<(), ShareError> {
         self.places.check(self.used_by(organization), self.used)?;
         self.change(organization, |standing| standing.own += 1);
         self.used += 1;
@@ -269,9 +269,9 @@ mod tests {
     fn the_queue_has_a_share_for_each_organization_too() {
         let mut turns = Turns::new(Capacity::turns(1), Capacity::turns(4));
         (0..3).for_each(|waiter| turns.wait(&organization(0), waiter).unwrap());
-        assert_eq!(turns.wait(&organization(0), 3), Err(Refused::Share { own: 3 }));
+        assert_eq!(turns.wait(&organization(0), 3), Err(ShareError::Share { own: 3 }));
         assert_eq!(turns.wait(&organization(1), 4), Ok(()));
-        assert_eq!(turns.wait(&organization(2), 5), Err(Refused::Full { total: 4 }));
+        assert_eq!(turns.wait(&organization(2), 5), Err(ShareError::Full { total: 4 }));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use token::{Checked, KeySource, Unchecked, Unverified};
 use crate::sso::{Failure, ProviderClient, said};
 use domain::{Identifier, Role, Timestamp};
 
-pub use token::{IDENTITY_TOKEN_BYTES_MAX, Refusal};
+pub use token::{IDENTITY_TOKEN_BYTES_MAX, TokenError};
 pub use trusted::{
     CLAIMS_MAX, ISSUERS_MAX, Pattern, RULES_MAX, Rule, TOKEN_SECONDS_DEFAULT, TOKEN_SECONDS_MAX, TOKEN_SECONDS_MIN,
     TrustedIssuer,
@@ -71,15 +71,15 @@ impl Identities {
         Self { trusted: trusted.collect(), client: ProviderClient::default() }
     }
 
-    pub async fn check(&self, organization: &str, text: &str, now: Timestamp) -> Result<JobIdentity, Refusal> {
+    pub async fn check(&self, organization: &str, text: &str, now: Timestamp) -> Result<JobIdentity, TokenError> {
         let token = Unchecked::parse(text)?;
-        let (organization, issuers) = self.trusted.get_key_value(organization).ok_or(Refusal::NoIssuers)?;
+        let (organization, issuers) = self.trusted.get_key_value(organization).ok_or(TokenError::NoIssuers)?;
         let issuer = token.issuer();
         let found = issuers.iter().find(|(trusted, _)| trusted.issuer == issuer);
-        let (trusted, source) = found.ok_or_else(|| Refusal::UntrustedIssuer(said(issuer)))?;
-        let _place = source.places.try_acquire().map_err(|_| Refusal::Crowded)?;
+        let (trusted, source) = found.ok_or_else(|| TokenError::UntrustedIssuer(said(issuer)))?;
+        let _place = source.places.try_acquire().map_err(|_| TokenError::Crowded)?;
         let Checked { subject, claims, until } = self.verified(&token, trusted, source, now).await?;
-        let rule = trusted.rule_for(&claims).ok_or_else(|| Refusal::NoRule(said(&subject)))?;
+        let rule = trusted.rule_for(&claims).ok_or_else(|| TokenError::NoRule(said(&subject)))?;
         Ok(JobIdentity {
             organization: organization.clone(),
             name: rule.name.clone(),
@@ -99,7 +99,7 @@ impl Identities {
         trusted: &TrustedIssuer,
         source: &KeySource,
         now: Timestamp,
-    ) -> Result<Checked, Refusal> {
+    ) -> Result<Checked, TokenError> {
         let keys = source.keys(&self.client).await.map_err(unavailable)?;
         match token.check(trusted, &keys, now) {
             Ok(checked) => return Ok(checked),
@@ -120,10 +120,10 @@ fn hash(text: &str) -> [u8; 32] {
     Sha256::digest(signed.as_bytes()).into()
 }
 
-fn unavailable(failure: Failure) -> Refusal {
-    Refusal::KeysUnavailable(failure)
+fn unavailable(failure: Failure) -> TokenError {
+    TokenError::KeysUnavailable(failure)
 }
 
-fn unknown_key() -> Refusal {
-    Refusal::Invalid("it is signed with a key that the issuer does not publish".to_owned())
+fn unknown_key() -> TokenError {
+    TokenError::Invalid("it is signed with a key that the issuer does not publish".to_owned())
 }

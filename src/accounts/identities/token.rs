@@ -36,15 +36,15 @@ pub struct Checked {
 pub enum Unverified {
     /// The issuer may have published a new key.
     UnknownKey,
-    Refused(Refusal),
+    Refused(TokenError),
 }
 
 impl Unchecked {
-    pub fn parse(text: &str) -> Result<Self, Refusal> {
+    pub fn parse(text: &str) -> Result<Self, TokenError> {
         if text.len() > IDENTITY_TOKEN_BYTES_MAX {
-            return Err(Refusal::TooLong(IDENTITY_TOKEN_BYTES_MAX));
+            return Err(TokenError::TooLong(IDENTITY_TOKEN_BYTES_MAX));
         }
-        SignedToken::parse(text).map(Self).ok_or(Refusal::Malformed)
+        SignedToken::parse(text).map(Self).ok_or(TokenError::Malformed)
     }
 
     pub fn issuer(&self) -> &str {
@@ -53,7 +53,7 @@ impl Unchecked {
 
     pub fn check(&self, trusted: &TrustedIssuer, keys: &Keys, now: Timestamp) -> Result<Checked, Unverified> {
         let Self(token) = self;
-        let invalid = |why: &str| Unverified::Refused(Refusal::Invalid(said(why)));
+        let invalid = |why: &str| Unverified::Refused(TokenError::Invalid(said(why)));
         let purpose = Purpose::Job { skew: SKEW };
         let expected = Expected { issuer: &trusted.issuer, audience: &trusted.audience, now, purpose };
         token.verify(keys, &expected).map_err(|unverified| match unverified {
@@ -72,7 +72,7 @@ impl Unchecked {
 /// The texts are for the operator's log: the sender of the token only learns that it was refused, and never whether the
 /// organization exists. No text contains a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum TokenError {
     #[error("it is not a signed token (JWT) with a subject, an issuer, an audience, a time of issue and an end")]
     Malformed,
     #[error("it has more than {0} bytes")]

@@ -4,7 +4,7 @@ use super::github::GitHubError;
 use crate::service::{AnalysisError, Status};
 use delivery::git::GitError;
 use domain::VariableName;
-use shares::Refused;
+use shares::ShareError;
 use store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +32,7 @@ pub enum FixError {
     #[error("too many fixes are in progress")]
     Overloaded,
     #[error("too many fixes are in progress: {0}")]
-    Crowded(Refused),
+    Crowded(ShareError),
     #[error(transparent)]
     Git(#[from] GitError),
     #[error(transparent)]

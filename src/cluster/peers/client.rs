@@ -23,7 +23,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use tokio_util::bytes::Bytes;
 
-use super::gate::{Clock, Gate, REFUSED, Refusal};
+use super::gate::{Clock, Gate, REFUSED, ViaError};
 use super::via::{BodyHash, HeadersHash, Signed, Stamp, VIA, Via, ViaKey};
 use outbound::error_chain;
 
@@ -92,14 +92,14 @@ impl PeerClient {
         request: (&str, &str),
         headers: &HeadersHash,
         from: Option<IpAddr>,
-    ) -> Result<Via, Refusal> {
+    ) -> Result<Via, ViaError> {
         self.gate.admit(header, request, headers, from)
     }
 
     pub async fn send(&self, to: (&str, &str), forward: Forward<'_>) -> Result<Forwarded, NotForwarded> {
         let (node, _) = to;
         let (answer, nonce) = self.send_signed(to, &forward).await?;
-        let Some(Refusal::Time(vouched)) = answer.refusal() else { return answer.taken(node) };
+        let Some(ViaError::Time(vouched)) = answer.refusal() else { return answer.taken(node) };
         let Some(millis) = self.key.vouched(&vouched, nonce) else { return answer.taken(node) };
         self.learn_time(node, millis);
         // One retry is enough: a node accepts a signature with the time it has just reported.
@@ -171,8 +171,8 @@ fn is_of_a_connection(name: &HeaderName) -> bool {
 }
 
 impl Forwarded {
-    fn refusal(&self) -> Option<Refusal> {
-        self.text(REFUSED).map(Refusal::read)
+    fn refusal(&self) -> Option<ViaError> {
+        self.text(REFUSED).map(ViaError::read)
     }
 
     /// The answer itself, unless the node refused the request.
@@ -181,7 +181,7 @@ impl Forwarded {
         match self.refusal() {
             None => Ok(self),
             // A proxy between the nodes has repeated the request; the answer went elsewhere.
-            Some(refusal @ Refusal::Seen) => Err(NotForwarded::Lost { node, why: refusal.why().to_owned() }),
+            Some(refusal @ ViaError::Seen) => Err(NotForwarded::Lost { node, why: refusal.why().to_owned() }),
             Some(refusal) => Err(NotForwarded::Refused { node, why: refusal.why().to_owned() }),
         }
     }

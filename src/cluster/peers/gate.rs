@@ -35,7 +35,7 @@ struct Logged {
 
 /// Why a request of another node is refused. Nothing of it was executed, unless it was seen before.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
+pub enum ViaError {
     Signature,
     Form,
     Seen,
@@ -78,23 +78,23 @@ impl Gate {
         (method, target): (&str, &str),
         headers: &HeadersHash,
         from: Option<IpAddr>,
-    ) -> Result<Via, Refusal> {
+    ) -> Result<Via, ViaError> {
         let Inner { node, key, clock, freshness, .. } = &*self.0;
         let request = Signed { to: node, method, target, headers };
         let admitted = match key.check(header, request) {
-            Err(Unsigned::BadSignature) => Err(Refusal::Signature),
-            Err(Unsigned::OtherForm) => Err(Refusal::Form),
+            Err(Unsigned::BadSignature) => Err(ViaError::Signature),
+            Err(Unsigned::OtherForm) => Err(ViaError::Form),
             Ok((via, stamp)) => match freshness.lock().admit(stamp, clock.now()) {
                 Ok(()) => Ok(via),
-                Err(NotFresh::Seen) => Err(Refusal::Seen),
+                Err(NotFresh::Seen) => Err(ViaError::Seen),
                 // The node will sign it again, and logs it if the clocks are far apart.
-                Err(NotFresh::Time { acceptable }) => return Err(Refusal::Time(key.vouch(acceptable, stamp.nonce))),
+                Err(NotFresh::Time { acceptable }) => return Err(ViaError::Time(key.vouch(acceptable, stamp.nonce))),
             },
         };
         admitted.inspect_err(|refusal| self.log(refusal, from))
     }
 
-    fn log(&self, refusal: &Refusal, from: Option<IpAddr>) {
+    fn log(&self, refusal: &ViaError, from: Option<IpAddr>) {
         let mut logged = self.0.logged.lock();
         if logged.last.is_some_and(|last| last.elapsed() < LOGGED_EVERY) {
             logged.left_out += 1;
@@ -108,39 +108,39 @@ impl Gate {
     }
 }
 
-impl Refusal {
+impl ViaError {
     pub fn header(&self) -> String {
         match self {
-            Refusal::Signature => "signature".to_owned(),
-            Refusal::Form => "form".to_owned(),
-            Refusal::Seen => "seen".to_owned(),
-            Refusal::Time(vouched) => format!("time {vouched}"),
+            ViaError::Signature => "signature".to_owned(),
+            ViaError::Form => "form".to_owned(),
+            ViaError::Seen => "seen".to_owned(),
+            ViaError::Time(vouched) => format!("time {vouched}"),
         }
     }
 
     /// An unknown refusal, perhaps of a later version, counts as a bad signature.
-    pub fn read(header: &str) -> Refusal {
+    pub fn read(header: &str) -> ViaError {
         match header.split_once(' ') {
-            Some(("time", vouched)) => Refusal::Time(vouched.to_owned()),
-            _ if header == "signature" => Refusal::Signature,
-            _ if header == "seen" => Refusal::Seen,
-            _ => Refusal::Form,
+            Some(("time", vouched)) => ViaError::Time(vouched.to_owned()),
+            _ if header == "signature" => ViaError::Signature,
+            _ if header == "seen" => ViaError::Seen,
+            _ => ViaError::Form,
         }
     }
 
     /// With advice, for the logs of both nodes.
     pub fn why(&self) -> &'static str {
         match self {
-            Refusal::Signature => {
+            ViaError::Signature => {
                 "it is not signed for the node that received it, with its key; LOCKKEEPER_MASTER_KEY must be the same on all nodes, and \
                  cluster.advertise of each must lead to it alone"
             }
-            Refusal::Form => {
+            ViaError::Form => {
                 "it is not signed as the version of the node that received it does; stop all nodes, and start them with the \
                  same version"
             }
-            Refusal::Seen => "it has come before",
-            Refusal::Time(_) => "it is signed by another time than that of the node that received it",
+            ViaError::Seen => "it has come before",
+            ViaError::Time(_) => "it is signed by another time than that of the node that received it",
         }
     }
 }
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn a_refusal_is_read_as_it_was_written() {
-        for refusal in [Refusal::Signature, Refusal::Form, Refusal::Seen, Refusal::Time("42 00".to_owned())] {
-            assert_eq!(Refusal::read(&refusal.header()), refusal);
+        for refusal in [ViaError::Signature, ViaError::Form, ViaError::Seen, ViaError::Time("42 00".to_owned())] {
+            assert_eq!(ViaError::read(&refusal.header()), refusal);
         }
-        assert_eq!(Refusal::read("of a later version"), Refusal::Form);
+        assert_eq!(ViaError::read("of a later version"), ViaError::Form);
     }
 }

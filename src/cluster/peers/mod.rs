@@ -10,5 +10,5 @@ mod gate;
 mod via;
 
 pub use client::{Forward, Forwarded, NotForwarded, PeerClient, uri};
-pub use gate::{REFUSED, Refusal};
+pub use gate::{REFUSED, ViaError};
 pub use via::{BodyHash, HeadersHash, VIA, Via, ViaKey};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::object::StoreFailure;
+use super::object::ObjectError;
 use super::sources::{PART_BYTES_MAX, Sources, part_target};
 use super::store::LogStore;
 use super::uploads::UploadControl;
@@ -121,7 +121,7 @@ impl Archive {
     }
 
     /// Removes the log of a deployment from the store. Does nothing without a store.
-    pub async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure> {
+    pub async fn remove(&self, log: &DroppedLog) -> Result<bool, ObjectError> {
         let Some((inner, store)) = self.0.as_ref().and_then(|inner| Some((inner, inner.sources.store()?))) else {
             return Ok(false);
         };
@@ -211,10 +211,10 @@ impl Inner {
 }
 
 /// Continues a copy to the current end at the source; false if the source does not have the part.
-async fn pull<F: Future<Output = Result<Option<Vec<u8>>, StoreFailure>>>(
+async fn pull<F: Future<Output = Result<Option<Vec<u8>>, ObjectError>>>(
     mut copy: LogCopy,
     get: impl Fn(u64) -> F,
-) -> Result<(LogCopy, Result<bool, StoreFailure>), Unavailable> {
+) -> Result<(LogCopy, Result<bool, ObjectError>), Unavailable> {
     loop {
         let piece = match get(copy.length()).await {
             Ok(Some(piece)) => piece,

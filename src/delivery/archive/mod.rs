@@ -18,7 +18,7 @@ mod tests;
 mod uploads;
 
 pub use fetch::{Archive, ArchiveOptions, Unavailable};
-pub use object::StoreFailure;
+pub use object::ObjectError;
 pub use s3::{Credentials, S3, S3Settings};
 pub use sources::PART_BYTES_MAX;
 #[cfg(test)]

@@ -48,13 +48,13 @@ impl Uploaded {
 /// It is logged, so it contains neither URLs of objects nor secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
-pub struct StoreFailure {
+pub struct ObjectError {
     why: String,
     /// Whether a retry may succeed.
     pub is_passing: bool,
 }
 
-impl StoreFailure {
+impl ObjectError {
     pub fn passing(why: impl Into<String>) -> Self {
         Self { why: why.into(), is_passing: true }
     }
@@ -64,7 +64,7 @@ impl StoreFailure {
     }
 }
 
-impl From<io::Error> for StoreFailure {
+impl From<io::Error> for ObjectError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             // Errors of a single object, returned immediately.

@@ -11,7 +11,7 @@ use ring::digest::{Context, SHA256, digest};
 use ring::hmac::{HMAC_SHA256, Key, Tag, sign};
 use zeroize::Zeroizing;
 
-use super::object::{StoreFailure, Uploaded};
+use super::object::{ObjectError, Uploaded};
 use crate::blocking;
 use domain::Hex;
 use outbound::{LazyClient, error_chain, percent_encoded, read_body};
@@ -68,7 +68,7 @@ impl S3 {
         Ok(Self { client: LazyClient::new(), base, host, before, of_bucket, region, credentials })
     }
 
-    pub async fn put(&self, names: &[String; 3], body: &Uploaded) -> Result<(), StoreFailure> {
+    pub async fn put(&self, names: &[String; 3], body: &Uploaded) -> Result<(), ObjectError> {
         let of = body.clone();
         let body_hash = blocking(move || hash_of(&of)).await?;
         let answer = self.send(Method::PUT, Some(names), None, (&body_hash, Some(body)), UPLOADED_WITHIN).await?;
@@ -76,7 +76,7 @@ impl S3 {
     }
 
     /// At most `max` bytes from `from`; `None` if there is no such object.
-    pub async fn get(&self, names: &[String; 3], from: u64, max: usize) -> Result<Option<Vec<u8>>, StoreFailure> {
+    pub async fn get(&self, names: &[String; 3], from: u64, max: usize) -> Result<Option<Vec<u8>>, ObjectError> {
         let range = format!("bytes={from}-{}", from.saturating_add(max as u64).saturating_sub(1));
         let mut answer = self.read(Method::GET, Some(names), Some(&range)).await?;
         match answer.status().as_u16() {
@@ -84,15 +84,15 @@ impl S3 {
             404 => return Ok(None),
             // The range begins at or beyond the end.
             416 => return Ok(Some(Vec::new())),
-            200 => return Err(StoreFailure::lasting("the store does not answer by range")),
+            200 => return Err(ObjectError::lasting("the store does not answer by range")),
             _ => return Err(refused(answer).await),
         }
         let body = tokio::time::timeout(ANSWERED_WITHIN, read_body(&mut answer, max)).await.map_err(|_| too_slow())?;
-        let body = body.map_err(|error| StoreFailure::passing(error_chain(&error.without_url())))?;
-        body.map(Some).ok_or_else(|| StoreFailure::lasting("the store answered with more than was asked for"))
+        let body = body.map_err(|error| ObjectError::passing(error_chain(&error.without_url())))?;
+        body.map(Some).ok_or_else(|| ObjectError::lasting("the store answered with more than was asked for"))
     }
 
-    pub async fn remove(&self, names: &[String; 3]) -> Result<(), StoreFailure> {
+    pub async fn remove(&self, names: &[String; 3]) -> Result<(), ObjectError> {
         let answer = self.read(Method::DELETE, Some(names), None).await?;
         match answer.status().as_u16() {
             200 | 204 | 404 => Ok(()),
@@ -101,7 +101,7 @@ impl S3 {
     }
 
     /// Whether the bucket exists and is accessible.
-    pub async fn check(&self) -> Result<(), StoreFailure> {
+    pub async fn check(&self) -> Result<(), ObjectError> {
         let answer = self.read(Method::HEAD, None, None).await?;
         if answer.status().is_success() { Ok(()) } else { Err(refused(answer).await) }
     }
@@ -111,7 +111,7 @@ impl S3 {
         method: Method,
         names: Option<&[String; 3]>,
         range: Option<&str>,
-    ) -> Result<Response, StoreFailure> {
+    ) -> Result<Response, ObjectError> {
         self.send(method, names, range, (&hash(b""), None), ANSWERED_WITHIN).await
     }
 
@@ -123,7 +123,7 @@ impl S3 {
         range: Option<&str>,
         (body_hash, body): (&str, Option<&Uploaded>),
         within: Duration,
-    ) -> Result<Response, StoreFailure> {
+    ) -> Result<Response, ObjectError> {
         let at = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%SZ").to_string();
         let before = if names.is_some() { &self.before[..] } else { &self.before[..self.of_bucket] };
         let path = encoded_path(before.iter().chain(names.into_iter().flatten()).map(String::as_str));
@@ -139,12 +139,12 @@ impl S3 {
         let authorization = authorization(&signed, &scope, &self.credentials);
         let mut url = self.base.clone();
         url.set_path(&path);
-        let mut request = self.client.get().map_err(StoreFailure::lasting)?.request(method, url);
+        let mut request = self.client.get().map_err(ObjectError::lasting)?.request(method, url);
         for (name, value) in
             headers.iter().filter(|(name, _)| *name != "host").chain(&[("authorization", authorization.as_str())])
         {
             let mut value = HeaderValue::from_str(value).map_err(|_| {
-                StoreFailure::lasting("the credentials of the store have characters that cannot be sent")
+                ObjectError::lasting("the credentials of the store have characters that cannot be sent")
             })?;
             value.set_sensitive(true);
             request = request.header(*name, value);
@@ -153,12 +153,12 @@ impl S3 {
             request = request.header(CONTENT_LENGTH, body.length).body(streamed(body.clone()));
         }
         let sent = tokio::time::timeout(within, request.send()).await.map_err(|_| too_slow())?;
-        sent.map_err(|error| StoreFailure::passing(error_chain(&error.without_url())))
+        sent.map_err(|error| ObjectError::passing(error_chain(&error.without_url())))
     }
 }
 
-fn too_slow() -> StoreFailure {
-    StoreFailure::passing("the store took too long to answer")
+fn too_slow() -> ObjectError {
+    ObjectError::passing("the store took too long to answer")
 }
 
 /// One piece at a time; the next is read when the previous one has been sent.
@@ -182,7 +182,7 @@ fn hash_of(body: &Uploaded) -> std::io::Result<String> {
 }
 
 /// Includes the code of the error, and nothing else from the body.
-async fn refused(mut answer: Response) -> StoreFailure {
+async fn refused(mut answer: Response) -> ObjectError {
     let status = answer.status();
     let body = tokio::time::timeout(ANSWERED_WITHIN, read_body(&mut answer, ERROR_BYTES_MAX)).await;
     let body = body.ok().and_then(Result::ok).flatten().unwrap_or_default();
@@ -195,9 +195,9 @@ async fn refused(mut answer: Response) -> StoreFailure {
     };
     let why = format!("the store answered {}{}{advice}", status.as_u16(), code);
     if status.is_server_error() || matches!(status.as_u16(), 408 | 429) {
-        StoreFailure::passing(why)
+        ObjectError::passing(why)
     } else {
-        StoreFailure::lasting(why)
+        ObjectError::lasting(why)
     }
 }
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::bytes::Bytes;
 
-use super::object::StoreFailure;
+use super::object::ObjectError;
 use super::store::LogStore;
 use crate::logs::LogFile;
 use cluster::peers::{Forward, PeerClient};
@@ -28,7 +28,7 @@ pub struct Sources {
 }
 
 /// The bytes of a piece; `None` if the source does not have the part.
-type Piece = Result<Option<Vec<u8>>, StoreFailure>;
+type Piece = Result<Option<Vec<u8>>, ObjectError>;
 
 /// The request for a part of a log on another node, from this byte.
 pub fn part_target(organization: &Identifier, deployment: DeploymentId, number: u32, from: u64) -> String {
@@ -74,7 +74,7 @@ impl Sources {
         if asking == Some(Asking::Not) {
             return Err(failed_before());
         }
-        let slow = |_| StoreFailure::passing("it took too long");
+        let slow = |_| ObjectError::passing("it took too long");
         let asked = tokio::time::timeout(ANSWERED_WITHIN, self.send((node, url), target));
         let piece = asked.await.map_err(slow).flatten();
         let mut outages = self.node_outages.lock();
@@ -94,19 +94,19 @@ impl Sources {
         let forward =
             Forward { method: "GET", target: &target, headers, body, request_id, client: None, encrypted: false };
         let answer = self.client.send((node, url), forward).await;
-        let answer = answer.map_err(|error| StoreFailure::passing(error.to_string()))?;
+        let answer = answer.map_err(|error| ObjectError::passing(error.to_string()))?;
         match answer.status {
             200 if answer.length().is_some_and(|length| length <= PART_BYTES_MAX as u64) => {
-                Ok(Some(answer.whole().await.map_err(StoreFailure::passing)?.to_vec()))
+                Ok(Some(answer.whole().await.map_err(ObjectError::passing)?.to_vec()))
             }
             204 => Ok(None),
-            status => Err(StoreFailure::passing(format!("it answered {status}"))),
+            status => Err(ObjectError::passing(format!("it answered {status}"))),
         }
     }
 }
 
-fn failed_before() -> StoreFailure {
-    StoreFailure::passing("it failed a moment ago")
+fn failed_before() -> ObjectError {
+    ObjectError::passing("it failed a moment ago")
 }
 
 /// How long a failed source is not asked again.

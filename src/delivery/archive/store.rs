@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::object::{StoreFailure, Uploaded};
+use super::object::{ObjectError, Uploaded};
 use super::s3::S3;
 use crate::logs::{LogFile, read_range};
 use crate::{blocking, if_present};
@@ -38,7 +38,7 @@ impl LogStore {
     }
 
     /// Replaces an existing object.
-    pub(super) async fn put(&self, file: &LogFile, body: Uploaded) -> Result<(), StoreFailure> {
+    pub(super) async fn put(&self, file: &LogFile, body: Uploaded) -> Result<(), ObjectError> {
         let names = names_of(file)?;
         match &self.0 {
             Kind::Directory(directory) => directory.blocking(move |directory| directory.put(&names, &body)).await,
@@ -47,7 +47,7 @@ impl LogStore {
     }
 
     /// At most `max` bytes from `from`; `None` if there is no such log.
-    pub async fn get(&self, file: &LogFile, from: u64, max: usize) -> Result<Option<Vec<u8>>, StoreFailure> {
+    pub async fn get(&self, file: &LogFile, from: u64, max: usize) -> Result<Option<Vec<u8>>, ObjectError> {
         let mut retries = Retries::new(READ_BACKOFF);
         for _ in 1..READ_ATTEMPTS {
             match self.get_once(file, from, max).await {
@@ -59,12 +59,7 @@ impl LogStore {
     }
 
     /// The same with a single attempt.
-    pub(super) async fn get_once(
-        &self,
-        file: &LogFile,
-        from: u64,
-        max: usize,
-    ) -> Result<Option<Vec<u8>>, StoreFailure> {
+    pub(super) async fn get_once(&self, file: &LogFile, from: u64, max: usize) -> Result<Option<Vec<u8>>, ObjectError> {
         let names = names_of(file)?;
         match &self.0 {
             Kind::Directory(directory) => directory.blocking(move |directory| directory.get(&names, from, max)).await,
@@ -72,7 +67,7 @@ impl LogStore {
         }
     }
 
-    pub async fn remove(&self, file: &LogFile) -> Result<(), StoreFailure> {
+    pub async fn remove(&self, file: &LogFile) -> Result<(), ObjectError> {
         let names = names_of(file)?;
         match &self.0 {
             Kind::Directory(directory) => directory.blocking(move |directory| directory.remove(&names)).await,
@@ -81,7 +76,7 @@ impl LogStore {
     }
 
     /// Whether the store exists and is accessible.
-    pub async fn check(&self) -> Result<(), StoreFailure> {
+    pub async fn check(&self) -> Result<(), ObjectError> {
         match &self.0 {
             Kind::Directory(directory) => directory.blocking(Directory::check).await,
             Kind::S3(s3) => s3.check().await,
@@ -90,10 +85,10 @@ impl LogStore {
 }
 
 /// The names of an object relative to the root of the store.
-fn names_of(file: &LogFile) -> Result<[String; 3], StoreFailure> {
+fn names_of(file: &LogFile) -> Result<[String; 3], ObjectError> {
     let organization = file.organization.as_ref();
     let organization =
-        organization.ok_or_else(|| StoreFailure::lasting("a log of one machine has no place in the store"))?;
+        organization.ok_or_else(|| ObjectError::lasting("a log of one machine has no place in the store"))?;
     Ok([organization.to_string(), file.deployment.to_string(), format!("{}.log", file.number)])
 }
 
@@ -117,7 +112,7 @@ impl Directory {
     async fn blocking<T: Send + 'static>(
         &self,
         action: impl FnOnce(&Self) -> io::Result<T> + Send + 'static,
-    ) -> Result<T, StoreFailure> {
+    ) -> Result<T, ObjectError> {
         let directory = self.clone();
         Ok(blocking(move || action(&directory)).await?)
     }

@@ -9,7 +9,7 @@ use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use super::object::{StoreFailure, Uploaded};
+use super::object::{ObjectError, Uploaded};
 use super::store::LogStore;
 use crate::blocking;
 use crate::logs::{LogFile, Logs};
@@ -123,7 +123,7 @@ impl Uploads {
         self.line.finish();
     }
 
-    fn note(&mut self, file: &LogFile, outcome: Result<(), StoreFailure>) {
+    fn note(&mut self, file: &LogFile, outcome: Result<(), ObjectError>) {
         let result = if outcome.is_ok() { "succeeded" } else { "failed" };
         metrics::counter!("lockkeeper_log_uploads_total", "outcome" => result).increment(1);
         match outcome {
@@ -151,7 +151,7 @@ async fn asked(finish: &mut watch::Receiver<bool>) {
     }
 }
 
-async fn upload(logs: Logs, store: LogStore, file: LogFile) -> (LogFile, Result<(), StoreFailure>) {
+async fn upload(logs: Logs, store: LogStore, file: LogFile) -> (LogFile, Result<(), ObjectError>) {
     let (of, settling) = (file.clone(), logs.clone());
     let uploaded = async {
         let settled = blocking(move || settling.settled(&of)).await?;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use shares::Refused;
+use shares::ShareError;
 
 /// The maximum length of a quoted line of git or the remote.
 const SHOWN_CHARS_MAX: usize = 300;
@@ -43,7 +43,7 @@ pub enum GitError {
     #[error("git was busy with other repositories for {seconds} seconds; try again")]
     Busy { seconds: u64 },
     #[error("too many repositories wait for git: {0}; try again later")]
-    Crowded(Refused),
+    Crowded(ShareError),
     #[error("{0}")]
     TooLarge(String),
     #[error("git failed: {0}")]

@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use super::registry::{self, GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Steps, SyncFailure};
+use super::registry::{self, GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Steps, SyncError};
 use super::service::{Registries, RegistryChange, RegistryRecords, find, set};
 use domain::{Blueprint, EventData, Identifier, Initiator, RegistryData, RegistryId, Timestamp};
 use events::{Cause, NewEvent};
 use store::{Batch, StoreError};
 
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum Refusal {
+pub enum RegistryError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error("the registry does not exist")]
@@ -29,14 +29,14 @@ pub enum Refusal {
     #[error("the registry has no repository")]
     NoRepository,
     #[error("the repository cannot be synced: {}", .0.message)]
-    SyncFailed(Arc<SyncFailure>),
+    SyncFailed(Arc<SyncError>),
 }
 
 /// The new content of a registry: the steps of a request, or the outcome of a fetch.
 pub(super) struct Content {
     source: Source,
     steps: Arc<Steps>,
-    failure: Option<Arc<SyncFailure>>,
+    failure: Option<Arc<SyncError>>,
     synced_at: Option<Timestamp>,
 }
 
@@ -52,7 +52,7 @@ impl Registries {
         by: &Initiator,
         clock: &(dyn Fn() -> Timestamp + Send + Sync),
         beside: impl FnOnce(&Registry, &mut Batch) -> Held,
-    ) -> Result<Arc<Registry>, Refusal> {
+    ) -> Result<Arc<Registry>, RegistryError> {
         let NewRegistry { name, source } = new;
         let free = self.inner.registries.with_newest(|newest| check_new(newest, organization, &name));
         self.once_durable(free).await?;
@@ -93,7 +93,7 @@ impl Registries {
         expected: Option<&[u64]>,
         by: &Initiator,
         clock: &(dyn Fn() -> Timestamp + Send + Sync),
-    ) -> Result<Arc<Registry>, Refusal> {
+    ) -> Result<Arc<Registry>, RegistryError> {
         let present = self.inner.registries.with_newest(|newest| check(newest, organization, id, expected));
         let present = self.once_durable(present).await?;
         let NewRegistry { name, source } = new;
@@ -104,7 +104,7 @@ impl Registries {
                 Source::Git(_) | Source::Inline => {
                     let content = self.fetched(organization, git, clock).await;
                     if let Some(failure) = content.failure {
-                        return Err(Refusal::SyncFailed(failure));
+                        return Err(RegistryError::SyncFailed(failure));
                     }
                     Some(content)
                 }
@@ -116,7 +116,7 @@ impl Registries {
             let asked = &present.source;
             let present = check(newest, organization, id, expected)?;
             if newest.of(organization).any(|other| other.id != id && other.name == name) {
-                return Err(Refusal::Exists);
+                return Err(RegistryError::Exists);
             }
             let Content { source, steps, failure, synced_at } = match content {
                 Some(content) => content,
@@ -142,7 +142,7 @@ impl Registries {
         expected: Option<&[u64]>,
         by: &Initiator,
         now: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RegistryError> {
         let gate = self.inner.gate.write().await;
         let deleted = self.inner.registries.decide(|newest, batch| {
             let present = check(newest, organization, id, expected)?;
@@ -162,7 +162,7 @@ impl Registries {
         newest: &RegistryRecords,
         present: &Registry,
         next: &Arc<Registry>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RegistryError> {
         let before: Vec<_> = newest.of(&present.organization).collect();
         let after: Vec<_> = before.iter().map(|known| if known.id == next.id { next } else { *known }).collect();
         let resolves = |blueprint: &Blueprint, with: &[&Arc<Registry>]| {
@@ -172,12 +172,12 @@ impl Registries {
     }
 
     /// Refuses if any pipeline, durable or not, uses the registry and meets the condition.
-    fn refuse_users(&self, registry: &Registry, condition: impl Fn(&Blueprint) -> bool) -> Result<(), Refusal> {
+    fn refuse_users(&self, registry: &Registry, condition: impl Fn(&Blueprint) -> bool) -> Result<(), RegistryError> {
         let uses = |blueprint: &Blueprint| blueprint.uses().any(|used| used.reference.registry == registry.name);
         let all = self.inner.pipelines.newest(&registry.organization);
         let users = all.iter().filter(|pipeline| uses(&pipeline.blueprint) && condition(&pipeline.blueprint));
         let used_by: Vec<_> = users.map(|pipeline| pipeline.key.pipeline.clone()).collect();
-        if used_by.is_empty() { Ok(()) } else { Err(Refusal::InUse { used_by }) }
+        if used_by.is_empty() { Ok(()) } else { Err(RegistryError::InUse { used_by }) }
     }
 
     async fn fetched(
@@ -204,8 +204,8 @@ impl Registries {
 
     /// Waits for everything handed in so far, since a refusal may depend on a pipeline that is not durable yet. Only an
     /// error of the store is returned immediately.
-    pub(super) async fn once_durable<T>(&self, outcome: Result<T, Refusal>) -> Result<T, Refusal> {
-        if !matches!(outcome, Err(Refusal::Store(_))) {
+    pub(super) async fn once_durable<T>(&self, outcome: Result<T, RegistryError>) -> Result<T, RegistryError> {
+        if !matches!(outcome, Err(RegistryError::Store(_))) {
             self.settled().await;
         }
         outcome
@@ -218,22 +218,22 @@ impl Content {
     }
 
     /// The current content, if the repository has not changed since the request was decided.
-    fn unchanged(present: &Registry, asked: &Source) -> Result<Self, Refusal> {
+    fn unchanged(present: &Registry, asked: &Source) -> Result<Self, RegistryError> {
         match (&present.source, asked) {
             (Source::Git(git), Source::Git(asked)) if git.is_same_repository(asked) => {
                 let Registry { source, steps, failure, synced_at, .. } = present.clone();
                 Ok(Self { source, steps, failure, synced_at })
             }
-            (Source::Git(_) | Source::Inline, _) => Err(Refusal::Changed),
+            (Source::Git(_) | Source::Inline, _) => Err(RegistryError::Changed),
         }
     }
 }
 
-fn check_new(newest: &RegistryRecords, organization: &Identifier, name: &Identifier) -> Result<(), Refusal> {
+fn check_new(newest: &RegistryRecords, organization: &Identifier, name: &Identifier) -> Result<(), RegistryError> {
     if newest.of(organization).any(|registry| registry.name == *name) {
-        return Err(Refusal::Exists);
+        return Err(RegistryError::Exists);
     }
-    if newest.of(organization).count() >= REGISTRIES_MAX { Err(Refusal::TooMany) } else { Ok(()) }
+    if newest.of(organization).count() >= REGISTRIES_MAX { Err(RegistryError::TooMany) } else { Ok(()) }
 }
 
 pub(super) fn check(
@@ -241,10 +241,10 @@ pub(super) fn check(
     organization: &Identifier,
     id: RegistryId,
     expected: Option<&[u64]>,
-) -> Result<Arc<Registry>, Refusal> {
-    let present = newest.get(organization, &id).ok_or(Refusal::NotFound)?;
+) -> Result<Arc<Registry>, RegistryError> {
+    let present = newest.get(organization, &id).ok_or(RegistryError::NotFound)?;
     let holds = expected.is_none_or(|revisions| revisions.contains(&present.revision));
-    if holds { Ok(present.clone()) } else { Err(Refusal::Changed) }
+    if holds { Ok(present.clone()) } else { Err(RegistryError::Changed) }
 }
 
 pub(super) fn put(batch: &mut Batch, registry: &Arc<Registry>) -> RegistryChange {

@@ -1,6 +1,6 @@
 //! Fetches the steps of a repository: `steps/*.toml` at the head of a branch or a tag.
 
-use super::registry::{FileFault, GitSource, STEPS_MAX, Steps, SyncFailure, steps_of};
+use super::registry::{FileError, GitSource, STEPS_MAX, Steps, SyncError, steps_of};
 use super::service::{ReadStep, Registries};
 use crate::git::{Commit, Credential, File, GitError, Remote, RemoteUrl, Snapshot, TreePath};
 use domain::Identifier;
@@ -25,7 +25,7 @@ pub(super) struct Fetched {
 
 impl Registries {
     /// The whole fetch has git's timeout.
-    pub(super) async fn fetch(&self, organization: &Identifier, source: &GitSource) -> Result<Fetched, SyncFailure> {
+    pub(super) async fn fetch(&self, organization: &Identifier, source: &GitSource) -> Result<Fetched, SyncError> {
         let remote = self.remote(organization, source)?;
         let timeout = self.inner.git.timeout();
         let fetching = async {
@@ -41,20 +41,19 @@ impl Registries {
             tracing::warn!(%organization, reason, "a git remote cannot be reached");
             Err(GitError::Unreachable(reason))
         });
-        let (commit, files, contents) = fetched.map_err(|error| SyncFailure::new(error.to_string()))?;
+        let (commit, files, contents) = fetched.map_err(|error| SyncError::new(error.to_string()))?;
         Ok(Fetched { steps: read(&files, &contents, self.inner.read_step)?, commit })
     }
 
-    fn remote(&self, organization: &Identifier, source: &GitSource) -> Result<Remote, SyncFailure> {
+    fn remote(&self, organization: &Identifier, source: &GitSource) -> Result<Remote, SyncError> {
         let url = RemoteUrl::parse(source.url.as_str(), self.inner.git.allows_file());
-        let url = url.map_err(|malformed| SyncFailure::new(format!("its URL {malformed}")))?;
+        let url = url.map_err(|malformed| SyncError::new(format!("its URL {malformed}")))?;
         let Some(name) = &source.credential else { return Ok(Remote::public(url)) };
         let secret = self.inner.vault.open_one(organization, name).map_err(|error| {
             tracing::error!(%organization, secret = %name, %error, "cannot decrypt the credential of a registry");
-            SyncFailure::new(format!("its credential, the secret {name}, cannot be decrypted; set its value again"))
+            SyncError::new(format!("its credential, the secret {name}, cannot be decrypted; set its value again"))
         })?;
-        let missing =
-            || SyncFailure::new(format!("its credential, the secret {name}, does not exist; create it first"));
+        let missing = || SyncError::new(format!("its credential, the secret {name}, does not exist; create it first"));
         let credential = Some(Credential::token(secret.ok_or_else(missing)?.reveal()));
         Ok(Remote { url, credential })
     }
@@ -68,12 +67,12 @@ async fn step_files(snapshot: &Snapshot) -> Result<Vec<File>, GitError> {
 }
 
 /// All steps, or all faults of the files.
-fn read(files: &[File], contents: &[Vec<u8>], read_step: ReadStep) -> Result<Steps, SyncFailure> {
+fn read(files: &[File], contents: &[Vec<u8>], read_step: ReadStep) -> Result<Steps, SyncError> {
     if files.is_empty() {
-        return Err(SyncFailure::new(format!("the repository has no {FOLDER}/*{EXTENSION} at this reference")));
+        return Err(SyncError::new(format!("the repository has no {FOLDER}/*{EXTENSION} at this reference")));
     }
     let mut faults = Vec::new();
-    let mut fault = |file: &File, message: String| faults.push(FileFault { file: file.path.clone(), message });
+    let mut fault = |file: &File, message: String| faults.push(FileError { file: file.path.clone(), message });
     for file in files.iter().filter(|file| file.bytes > FILE_BYTES_MAX) {
         fault(file, format!("must have at most {FILE_BYTES_MAX} bytes, has {}", file.bytes));
     }
@@ -107,5 +106,5 @@ fn read(files: &[File], contents: &[Vec<u8>], read_step: ReadStep) -> Result<Ste
     faults.truncate(FAULTS_MAX);
     let first = &faults[0];
     let more = if count == 1 { String::new() } else { format!(" (and {} more)", count - 1) };
-    Err(SyncFailure { message: format!("{}: {}{more}", first.file, first.message), faults })
+    Err(SyncError { message: format!("{}: {}{more}", first.file, first.message), faults })
 }

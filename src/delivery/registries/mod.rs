@@ -14,9 +14,9 @@ mod sync;
 #[cfg(test)]
 mod tests;
 
-pub use change::Refusal;
+pub use change::RegistryError;
 pub use registry::{
-    FileFault, GitSource, NewRegistry, NewSource, Registry, STEPS_MAX, Source, Status, StepKey, Steps, SyncFailure,
+    FileError, GitSource, NewRegistry, NewSource, Registry, STEPS_MAX, Source, Status, StepKey, Steps, SyncError,
     steps_of,
 };
 #[cfg(test)]

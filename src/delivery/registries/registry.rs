@@ -33,7 +33,7 @@ pub struct Registry {
     pub source: Source,
     pub steps: Arc<Steps>,
     /// The failure of the last sync, if it failed.
-    pub failure: Option<Arc<SyncFailure>>,
+    pub failure: Option<Arc<SyncError>>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     /// The last successful sync.
@@ -73,14 +73,14 @@ pub type StepKey = (Identifier, Identifier);
 pub type Steps = BTreeMap<StepKey, Arc<RegistryStep>>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SyncFailure {
+pub struct SyncError {
     pub message: String,
     /// Invalid files, if that is the reason.
-    pub faults: Vec<FileFault>,
+    pub faults: Vec<FileError>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileFault {
+pub struct FileError {
     pub file: String,
     pub message: String,
 }
@@ -141,7 +141,7 @@ impl GitSource {
     }
 }
 
-impl SyncFailure {
+impl SyncError {
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), faults: Vec::new() }
     }
@@ -205,8 +205,8 @@ stored! {
 stored_as!(&'a str: |text| text.as_str(), |text| Self::parse(text); Commit, RefName);
 // Whether this machine's repositories are allowed now is checked by the sync.
 stored_as!(&'a str: |url| url.as_str(), |url| Self::parse(url, true); RemoteUrl);
-stored! { struct FailureV1 of SyncFailure { message: String, faults: Vec<FileFault> } }
-stored! { struct FaultV1 of FileFault { file: String, message: String } }
+stored! { struct FailureV1 of SyncError { message: String, faults: Vec<FileError> } }
+stored! { struct FaultV1 of FileError { file: String, message: String } }
 
 pub fn encode(registry: &Registry) -> Vec<u8> {
     record::encode(&registry.to_form())
@@ -292,14 +292,14 @@ mod tests {
             credential: Some(name("GIT_TOKEN")),
             commit: Some(Commit::parse(&"a".repeat(40)).unwrap()),
         };
-        let fault = FileFault { file: "steps/scan.toml".to_owned(), message: "is no step".to_owned() };
+        let fault = FileError { file: "steps/scan.toml".to_owned(), message: "is no step".to_owned() };
         let registry = Registry {
             organization: identifier("acme"),
             id: RegistryId(IdSeed([1; 12])),
             name: identifier("tools"),
             source: Source::Git(git),
             steps: Arc::new(steps.into_iter().collect()),
-            failure: Some(Arc::new(SyncFailure { message: "one file is wrong".to_owned(), faults: vec![fault] })),
+            failure: Some(Arc::new(SyncError { message: "one file is wrong".to_owned(), faults: vec![fault] })),
             created_at: Timestamp::from_millis(1),
             updated_at: Timestamp::from_millis(2),
             synced_at: Some(Timestamp::from_millis(3)),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::change::{Refusal, check, described, put, record};
+use super::change::{RegistryError, check, described, put, record};
 use super::fetch::Fetched;
-use super::registry::{GitSource, Registry, Source, StepKey, Steps, SyncFailure};
+use super::registry::{GitSource, Registry, Source, StepKey, Steps, SyncError};
 use super::service::{Inner, Registries};
 use crate::git::Commit;
 use domain::{EventData, Identifier, Initiator, RegistryData, RegistryId, RegistrySyncedData, Timestamp};
@@ -30,17 +30,17 @@ impl Registries {
         by: &Initiator,
         clock: &(dyn Fn() -> Timestamp + Send + Sync),
         beside: impl FnOnce(&Synced, &mut Batch) -> Held,
-    ) -> Result<Synced, Refusal> {
+    ) -> Result<Synced, RegistryError> {
         let present = self.inner.registries.with_newest(|newest| check(newest, organization, id, None));
         let present = self.once_durable(present).await?;
-        let Source::Git(git) = &present.source else { return Err(Refusal::NoRepository) };
+        let Source::Git(git) = &present.source else { return Err(RegistryError::NoRepository) };
         let syncing = SyncGuard::take(&self.inner, id)?;
         let taken = match self.fetch(organization, git).await {
             Ok(fetched) => self.take_over(&present, git, fetched, by, clock(), beside).await,
-            Err(failure) => Err(Refusal::SyncFailed(Arc::new(failure))),
+            Err(failure) => Err(RegistryError::SyncFailed(Arc::new(failure))),
         };
         let taken = match taken {
-            Err(refusal @ (Refusal::SyncFailed(_) | Refusal::InUse { .. })) => {
+            Err(refusal @ (RegistryError::SyncFailed(_) | RegistryError::InUse { .. })) => {
                 self.note_failure(&present, git, &refusal, by, clock())?;
                 Err(refusal)
             }
@@ -59,7 +59,7 @@ impl Registries {
         by: &Initiator,
         now: Timestamp,
         beside: impl FnOnce(&Synced, &mut Batch) -> Held,
-    ) -> Result<(Synced, Held), Refusal> {
+    ) -> Result<(Synced, Held), RegistryError> {
         let _gate = self.inner.gate.write().await;
         self.inner.registries.decide(|newest, batch| {
             let present = still_from(check(newest, &asked.organization, asked.id, None)?, from)?;
@@ -103,20 +103,18 @@ impl Registries {
         &self,
         asked: &Registry,
         from: &GitSource,
-        refusal: &Refusal,
+        refusal: &RegistryError,
         by: &Initiator,
         now: Timestamp,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), RegistryError> {
         let failure = match refusal {
-            Refusal::SyncFailed(failure) => failure.clone(),
-            Refusal::InUse { used_by } => {
+            RegistryError::SyncFailed(failure) => failure.clone(),
+            RegistryError::InUse { used_by } => {
                 let names: Vec<_> = used_by.iter().map(Identifier::as_str).collect();
                 let names = names.join(", ");
-                Arc::new(SyncFailure::new(format!(
-                    "pipelines use steps that would be missing or incompatible: {names}"
-                )))
+                Arc::new(SyncError::new(format!("pipelines use steps that would be missing or incompatible: {names}")))
             }
-            other => Arc::new(SyncFailure::new(other.to_string())),
+            other => Arc::new(SyncError::new(other.to_string())),
         };
         tracing::info!(organization = %asked.organization, registry = %asked.id, error = failure.message, "registry sync failed");
         let noted = self.inner.registries.decide(|newest, batch| {
@@ -128,17 +126,17 @@ impl Registries {
             Ok((Some(put(batch, &registry)), ()))
         });
         match noted {
-            Err(error @ Refusal::Store(_)) => Err(error),
+            Err(error @ RegistryError::Store(_)) => Err(error),
             Ok(()) | Err(_) => Ok(()),
         }
     }
 }
 
 /// The registry may have got another repository since the fetch began.
-fn still_from(present: Arc<Registry>, from: &GitSource) -> Result<Arc<Registry>, Refusal> {
+fn still_from(present: Arc<Registry>, from: &GitSource) -> Result<Arc<Registry>, RegistryError> {
     match &present.source {
         Source::Git(git) if git.is_same_repository(from) => Ok(present),
-        Source::Git(_) | Source::Inline => Err(Refusal::Changed),
+        Source::Git(_) | Source::Inline => Err(RegistryError::Changed),
     }
 }
 
@@ -157,9 +155,9 @@ struct SyncGuard<'a> {
 }
 
 impl<'a> SyncGuard<'a> {
-    fn take(inner: &'a Inner, id: RegistryId) -> Result<Self, Refusal> {
+    fn take(inner: &'a Inner, id: RegistryId) -> Result<Self, RegistryError> {
         let free = inner.syncing.lock().insert(id);
-        free.then_some(Self { inner, id }).ok_or(Refusal::SyncInProgress)
+        free.then_some(Self { inner, id }).ok_or(RegistryError::SyncInProgress)
     }
 }
 

@@ -53,12 +53,12 @@ impl Bench {
         Self { store, pipelines, registries, _scratch: scratch }
     }
 
-    async fn create(&self, number: u8, name: &str, steps: Steps) -> Result<Arc<Registry>, Refusal> {
+    async fn create(&self, number: u8, name: &str, steps: Steps) -> Result<Arc<Registry>, RegistryError> {
         let new = NewRegistry { name: identifier(name), source: NewSource::Inline(steps) };
         self.registries.create(&acme(), id(number), new, &ana(), &|| NOW, |_, _| ()).await
     }
 
-    async fn delete(&self, number: u8) -> Result<(), Refusal> {
+    async fn delete(&self, number: u8) -> Result<(), RegistryError> {
         self.registries.delete(&acme(), id(number), None, &ana(), NOW).await
     }
 
@@ -128,7 +128,7 @@ async fn no_registry_is_shown_before_it_is_durable() {
     assert!(taken.as_mut().now_or_never().is_none(), "a refusal waits for what it speaks of");
     bench.store.release();
     making.await.unwrap();
-    assert!(matches!(taken.await, Err(Refusal::Exists)));
+    assert!(matches!(taken.await, Err(RegistryError::Exists)));
     assert!(bench.registries.get(&acme(), id(1)).is_some());
 }
 
@@ -142,7 +142,10 @@ async fn a_pipeline_whose_caller_went_away_keeps_its_registry() {
     assert!(deleting.as_mut().now_or_never().is_none());
     bench.store.release();
     let refused = deleting.await;
-    assert!(matches!(&refused, Err(Refusal::InUse { used_by }) if used_by == &[identifier("web")]), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(RegistryError::InUse { used_by }) if used_by == &[identifier("web")]),
+        "{refused:?}"
+    );
 }
 
 #[tokio::test]
@@ -186,7 +189,7 @@ async fn an_organization_has_a_hundred_registries_and_no_more() {
     for number in 0..REGISTRIES_MAX {
         bench.create(u8::try_from(number).unwrap(), &format!("r{number}"), Steps::new()).await.unwrap();
     }
-    assert!(matches!(bench.create(200, "more", Steps::new()).await, Err(Refusal::TooMany)));
+    assert!(matches!(bench.create(200, "more", Steps::new()).await, Err(RegistryError::TooMany)));
     bench.delete(7).await.unwrap();
     bench.create(200, "more", Steps::new()).await.unwrap();
 }
@@ -208,7 +211,7 @@ async fn every_change_is_recorded_with_who_made_it() {
     let changed = bench.registries.update(&acme(), id(1), new, None, &ana(), &|| NOW).await.unwrap();
     assert!(changed.revision > made.revision && changed.steps.is_empty());
     let failed = bench.registries.sync(&acme(), id(2), &ana(), &|| NOW, |_, _| ()).await;
-    assert!(matches!(failed, Err(Refusal::SyncFailed(_))), "{failed:?}");
+    assert!(matches!(failed, Err(RegistryError::SyncFailed(_))), "{failed:?}");
     bench.delete(1).await.unwrap();
     let happened = Events::new(bench.store.clone()).read(&acme(), 0).unwrap();
     let event_types: Vec<_> = happened.iter().map(|event| event.event_type).collect();
@@ -241,14 +244,14 @@ fn a_registry_is_read_as_it_was_written() {
         credential: Some(VariableName::parse("TOKEN").unwrap()),
         commit: Some(Commit::parse(&"a".repeat(40)).unwrap()),
     };
-    let faults = vec![FileFault { file: "steps/a.toml".to_owned(), message: "is no step".to_owned() }];
+    let faults = vec![FileError { file: "steps/a.toml".to_owned(), message: "is no step".to_owned() }];
     let full = Registry {
         organization: acme(),
         id: id(1),
         name: identifier("tools"),
         source: Source::Git(git),
         steps: Arc::new(steps_of([step("build", "1"), request], |_, message| panic!("{message}"))),
-        failure: Some(Arc::new(SyncFailure { message: "no".to_owned(), faults })),
+        failure: Some(Arc::new(SyncError { message: "no".to_owned(), faults })),
         created_at: NOW,
         updated_at: Timestamp::from_millis(2_000),
         synced_at: Some(NOW),

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::output::StepOutput;
 use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, Variables, until};
 use domain::HttpCall;
-use outbound::{GuardedClient, NoResponse, Refused, error_chain, percent_encoded};
+use outbound::{GuardedClient, NoResponse, PolicyError, error_chain, percent_encoded};
 
 /// Enough of a response to see what went wrong.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
@@ -123,7 +123,7 @@ async fn exchange(client: &GuardedClient, request: Request, context: &StepContex
             let reason = if host.is_empty() { reason } else { reason.replace(&host, "the host") };
             let (deployment, reason) = (context.deployment, context.mask.apply(&reason));
             tracing::warn!(%deployment, reason, "the request of a step got no response");
-            format!("got no response: its host {}", Refused::ADVICE)
+            format!("got no response: its host {}", PolicyError::ADVICE)
         }
     })?;
     let status = response.status();

@@ -11,11 +11,11 @@ use tokio_util::codec::Decoder;
 
 use super::*;
 
-fn read(head: &str) -> Result<Option<(Head, usize)>, Refused> {
+fn read(head: &str) -> Result<Option<(Head, usize)>, HeadError> {
     read_bytes(head.as_bytes())
 }
 
-pub fn read_bytes(bytes: &[u8]) -> Result<Option<(Head, usize)>, Refused> {
+pub fn read_bytes(bytes: &[u8]) -> Result<Option<(Head, usize)>, HeadError> {
     let mut head = Head::default();
     Ok(head.read(bytes)?.map(|length| (head, length)))
 }
@@ -68,7 +68,7 @@ fn targets_of_every_form_lead_to_a_path() {
     }
     let long = "/a".repeat(PLAIN_TARGET_MAX);
     for target in ["a b", "/a<", "http://", long.as_str()] {
-        assert_eq!(read(&format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n")).err(), Some(Refused::Malformed));
+        assert_eq!(read(&format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n")).err(), Some(HeadError::Malformed));
     }
 }
 
@@ -92,20 +92,20 @@ fn what_two_readers_could_understand_differently_is_refused() {
         "Host: y\r\n",
         " folded: x\r\n",
     ] {
-        assert_eq!(read(&get(headers)).err(), Some(Refused::Malformed), "{headers}");
+        assert_eq!(read(&get(headers)).err(), Some(HeadError::Malformed), "{headers}");
     }
-    assert_eq!(read("GET / HTTP/1.1\r\n\r\n").err(), Some(Refused::Malformed), "without a host");
-    assert_eq!(read("POST / HTTP/1.0\r\n\r\n").err(), Some(Refused::Malformed), "where does it end?");
-    assert_eq!(read("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n").err(), Some(Refused::Malformed));
+    assert_eq!(read("GET / HTTP/1.1\r\n\r\n").err(), Some(HeadError::Malformed), "without a host");
+    assert_eq!(read("POST / HTTP/1.0\r\n\r\n").err(), Some(HeadError::Malformed), "where does it end?");
+    assert_eq!(read("GET / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n").err(), Some(HeadError::Malformed));
 }
 
 #[test]
 fn a_head_that_is_too_large_is_said_to_be() {
     let many = "a: b\r\n".repeat(HEADERS_MAX);
-    assert_eq!(read(&get(&many)).err(), Some(Refused::TooLarge));
+    assert_eq!(read(&get(&many)).err(), Some(HeadError::TooLarge));
     assert_eq!(read(&get(&many)[..100]).map(|head| head.is_none()), Ok(true));
     let endless = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(BYTES_MAX));
-    assert_eq!(read(&endless).err(), Some(Refused::TooLarge));
+    assert_eq!(read(&endless).err(), Some(HeadError::TooLarge));
 }
 
 #[test]

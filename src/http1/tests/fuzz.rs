@@ -7,7 +7,7 @@ use actix_http::h1::Codec;
 
 use super::differential::{Servers, checked};
 use crate::head::tests::{by_the_framework, by_us, get, read_bytes};
-use crate::head::{AfterAnswer, Refused};
+use crate::head::{AfterAnswer, HeadError};
 use testkit::fuzz::{fuzz, fuzz_with};
 
 /// Targets with three servers are slow.
@@ -50,7 +50,7 @@ async fn heads_are_read_as_the_framework_reads_them_or_refused() {
         let (head, length) = match read_bytes(bytes) {
             Ok(Some(read)) => read,
             Ok(None) => return Err(None),
-            Err(refused) => return Err(Some(refused == Refused::TooLarge)),
+            Err(refused) => return Err(Some(refused == HeadError::TooLarge)),
         };
         let (again, _) = read_bytes(&bytes[..length]).unwrap().unwrap();
         assert!(read_bytes(&bytes[..length - 1]).unwrap().is_none(), "it ends where it ends");

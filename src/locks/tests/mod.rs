@@ -32,7 +32,7 @@ use domain::{
 };
 use events::Events;
 use records::stored::Difference;
-use shares::{Capacity, Refused};
+use shares::{Capacity, ShareError};
 use store::{Batch, MemoryStore, Store, StoreError};
 
 /// The environments of one server over a memory store, with a clock that the test moves.

@@ -401,7 +401,7 @@ async fn an_organization_that_waits_everywhere_leaves_places_to_wait_to_another(
     let on_connections = [bench.wait_in_line(2).await, bench.wait_in_line(3).await];
     let polled = [bench.queued(4).await, bench.queued(5).await];
     let crowded = |outcome: Result<ClaimOutcome, Failure>| {
-        assert!(matches!(outcome, Err(Failure::Crowded(Refused::Share { own: 4 }))), "{outcome:?}");
+        assert!(matches!(outcome, Err(Failure::Crowded(ShareError::Share { own: 4 }))), "{outcome:?}");
     };
     for policy in [LONG, QUEUE] {
         crowded(bench.environments.claim(&key(), claim(6), policy, None).await);

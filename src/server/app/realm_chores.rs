@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use crate::config::Settings;
 use crate::http::Realm;
 use ambient::backoff::{Backoff, Retries};
-use delivery::archive::{Archive, StoreFailure};
+use delivery::archive::{Archive, ObjectError};
 use domain::DroppedLog;
 use events::{Retention, Sealer, Sweeper};
 use locks::DroppedEntry;
@@ -197,7 +197,7 @@ fn retention(settings: &Settings) -> Retention {
 trait DroppedLogs {
     fn entries(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<DroppedEntry>, StoreError>;
     /// False if there is no store.
-    async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure>;
+    async fn remove(&self, log: &DroppedLog) -> Result<bool, ObjectError>;
     async fn forget(&self, log: &DroppedLog) -> Result<(), StoreError>;
 }
 
@@ -206,7 +206,7 @@ impl DroppedLogs for (&Realm, &Archive) {
         self.0.environments.dropped_logs(after, limit)
     }
 
-    async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure> {
+    async fn remove(&self, log: &DroppedLog) -> Result<bool, ObjectError> {
         self.1.remove(log).await
     }
 
@@ -339,10 +339,10 @@ mod tests {
             Ok(after.take(limit).map(entry).collect())
         }
 
-        async fn remove(&self, log: &DroppedLog) -> Result<bool, StoreFailure> {
+        async fn remove(&self, log: &DroppedLog) -> Result<bool, ObjectError> {
             self.asked.set(self.asked.get() + 1);
             let fails = self.is_down.get() || self.not_removable.contains(&log.deployment.0.0[0]);
-            if fails { Err(StoreFailure::passing("down")) } else { Ok(true) }
+            if fails { Err(ObjectError::passing("down")) } else { Ok(true) }
         }
 
         async fn forget(&self, log: &DroppedLog) -> Result<(), StoreError> {

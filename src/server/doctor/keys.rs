@@ -21,7 +21,7 @@ enum KeySource {
     Variable(String),
     File(String),
     Nowhere,
-    Unfit(String),
+    Unusable(String),
 }
 
 /// `has_data`: a server has run on the data directory.
@@ -31,7 +31,7 @@ pub fn master_key(given: Option<&MasterKey>, data_dir: &Path, has_data: bool) ->
         None => match secrets::fingerprint(data_dir, None) {
             Ok(Some(fingerprint)) => KeySource::File(fingerprint),
             Ok(None) => KeySource::Nowhere,
-            Err(error) => KeySource::Unfit(error.to_string()),
+            Err(error) => KeySource::Unusable(error.to_string()),
         },
     };
     judge_master_key(found, has_data, secrets::known_fingerprint(data_dir))
@@ -57,7 +57,7 @@ fn judge_master_key(found: KeySource, has_data: bool, known: Option<String>) -> 
             "there is data, and no key for its secrets and its audit log",
             format!("put master.key back{of_known}, or set LOCKKEEPER_MASTER_KEY to the key"),
         ),
-        (KeySource::Unfit(why), _) => Finding::fault(MASTER_KEY, why, "the server does not start like this"),
+        (KeySource::Unusable(why), _) => Finding::fault(MASTER_KEY, why, "the server does not start like this"),
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(judge(KeySource::Nowhere, true, None), Level::Fault);
         assert_eq!(judge(KeySource::Nowhere, false, None), Level::Ok);
         assert_eq!(judge(KeySource::File(key()), true, None), Level::Ok, "the data is of an earlier version");
-        assert_eq!(judge(KeySource::Unfit("mode 644".to_owned()), true, None), Level::Fault);
+        assert_eq!(judge(KeySource::Unusable("mode 644".to_owned()), true, None), Level::Fault);
         assert_eq!(judge(KeySource::Variable(key()), true, Some(key())), Level::Ok);
         let other = Some("fedcba9876543210".to_owned());
         assert_eq!(judge(KeySource::File(key()), true, other.clone()), Level::Fault);

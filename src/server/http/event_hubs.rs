@@ -14,7 +14,7 @@ use crate::http::answer;
 use crate::http::dto::EventView;
 use domain::{Holder, Identifier};
 use events::{EventId, Events, Filter, RecordedEvent, Span};
-use shares::{Capacity, Permit, Permits, Refused};
+use shares::{Capacity, Permit, Permits, ShareError};
 use store::StoreError;
 
 /// Each subscriber holds a connection, and wakes up for every event of its organization.
@@ -103,7 +103,7 @@ impl EventHubs {
     }
 
     /// Refused if the member, the organization or the server has too many subscriptions.
-    pub fn subscribe(self: &Arc<Self>, organization: &Identifier, holder: Holder) -> Result<Subscription, Refused> {
+    pub fn subscribe(self: &Arc<Self>, organization: &Identifier, holder: Holder) -> Result<Subscription, ShareError> {
         let place = self.places.try_acquire_for(organization, Some(holder))?;
         let mut hubs = self.open.lock();
         let open = hubs.entry(organization.clone()).or_insert_with(|| {

@@ -28,7 +28,7 @@ use super::routes::{Handler, RealmHandler};
 use super::state::{Peer, Realm, Whereabouts};
 use accounts::sso;
 use ambient::backoff::{Backoff, Retries};
-use cluster::peers::{BodyHash, HeadersHash, REFUSED, Refusal, VIA};
+use cluster::peers::{BodyHash, HeadersHash, REFUSED, VIA, ViaError};
 use http1::{Body, Incoming, Request, Response};
 
 pub async fn dispatch(
@@ -95,7 +95,7 @@ const WAY: HeaderName = HeaderName::from_static(VIA);
 const WAY_REFUSED: HeaderName = HeaderName::from_static(REFUSED);
 
 /// A request marked as forwarded if another node has forwarded it, or why that claim is not believed.
-pub fn arrived(cluster: &Cluster, request: Request) -> (Request, Option<Refusal>) {
+pub fn arrived(cluster: &Cluster, request: Request) -> (Request, Option<ViaError>) {
     if !request.headers().contains(&WAY) {
         return (request, None);
     }
@@ -108,7 +108,7 @@ pub fn arrived(cluster: &Cluster, request: Request) -> (Request, Option<Refusal>
     }
 }
 
-pub fn not_believed(refusal: &Refusal) -> Problem {
+pub fn not_believed(refusal: &ViaError) -> Problem {
     let detail =
         format!("the header Lockkeeper-Via does not show that a node of this cluster sent this: {}", refusal.why());
     Problem::new(Code::NotTheOwner, detail).with_header(WAY_REFUSED, &refusal.header())

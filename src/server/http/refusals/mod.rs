@@ -12,7 +12,7 @@ use crate::http::dto::{EndedByView, HolderView, LockView, Time, UserView, Writte
 use crate::http::problem::{FieldError, OVERLOADED_RETRY_SECONDS, Problem};
 use accounts::auth::{AccountsError, Caller, Permission, TooSoon};
 use accounts::secrets::SecretError;
-use delivery::registries::{FileFault, Refusal, SyncFailure};
+use delivery::registries::{FileError, RegistryError, SyncError};
 use domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Role, Session, SessionStatus, StageStatus};
 use locks::Failure;
 use locks::pipelines::PipelinesError;
@@ -433,21 +433,23 @@ fn session_ended(session: &Session) -> Problem {
 /// Long enough to fetch most repositories.
 const SYNCING_RETRY_SECONDS: u64 = 2;
 
-impl From<Refusal> for Problem {
-    fn from(refusal: Refusal) -> Self {
+impl From<RegistryError> for Problem {
+    fn from(refusal: RegistryError) -> Self {
         match refusal {
-            Refusal::Store(error) => error.into(),
-            Refusal::NotFound => Code::RegistryNotFound.into(),
-            Refusal::Exists => Code::RegistryExists.into(),
-            Refusal::TooMany => Problem::new(Code::RegistryLimitReached, format!("{refusal}; delete unused ones")),
-            Refusal::Changed => Problem::new(
+            RegistryError::Store(error) => error.into(),
+            RegistryError::NotFound => Code::RegistryNotFound.into(),
+            RegistryError::Exists => Code::RegistryExists.into(),
+            RegistryError::TooMany => {
+                Problem::new(Code::RegistryLimitReached, format!("{refusal}; delete unused ones"))
+            }
+            RegistryError::Changed => Problem::new(
                 Code::PreconditionFailed,
                 "the step registry has changed since the request began, or does not match `If-Match`; read it again and send its `ETag`",
             ),
-            Refusal::InUse { used_by } => in_use(&used_by),
-            Refusal::SyncInProgress => Problem::from(Code::SyncInProgress).retry_after(SYNCING_RETRY_SECONDS),
-            Refusal::NoRepository => Code::RegistryHasNoRepository.into(),
-            Refusal::SyncFailed(failure) => sync_failed(&failure),
+            RegistryError::InUse { used_by } => in_use(&used_by),
+            RegistryError::SyncInProgress => Problem::from(Code::SyncInProgress).retry_after(SYNCING_RETRY_SECONDS),
+            RegistryError::NoRepository => Code::RegistryHasNoRepository.into(),
+            RegistryError::SyncFailed(failure) => sync_failed(&failure),
         }
     }
 }
@@ -459,8 +461,8 @@ fn in_use(used_by: &[Identifier]) -> Problem {
     Problem::new(Code::RegistryInUse, detail).with("usedBy", names)
 }
 
-fn sync_failed(failure: &SyncFailure) -> Problem {
-    let fault = |fault: &FileFault| FieldError { field: fault.file.clone(), message: fault.message.clone() };
+fn sync_failed(failure: &SyncError) -> Problem {
+    let fault = |fault: &FileError| FieldError { field: fault.file.clone(), message: fault.message.clone() };
     let errors: Vec<_> = failure.faults.iter().map(fault).collect();
     let detail = format!("{}; the steps are unchanged", failure.message);
     Problem::new(Code::SyncFailed, detail).with("errors", errors)

@@ -24,8 +24,8 @@ use accounts::auth::Permission;
 use ambient::entropy;
 use delivery::git::{RefName, RemoteUrl};
 use delivery::registries::{
-    FileFault, GitSource, NewRegistry, NewSource, Refusal, Registry, STEPS_MAX, Source, Status, StepKey, Steps, Synced,
-    steps_of,
+    FileError, GitSource, NewRegistry, NewSource, Registry, RegistryError, STEPS_MAX, Source, Status, StepKey, Steps,
+    Synced, steps_of,
 };
 use domain::{Action, Identifier, Input, RegistryId, RegistryStep, VariableName};
 use http1::Response;
@@ -200,7 +200,7 @@ fn read_steps(forms: &[RegistryStepForm]) -> Result<Steps, Problem> {
 fn find(access: &Access, call: &Call) -> Result<Arc<Registry>, Problem> {
     let id = call.segment("registryId").parse().ok();
     let found = id.and_then(|id| access.realm.registries.get(&access.caller.organization, id));
-    found.ok_or_else(|| Refusal::NotFound.into())
+    found.ok_or_else(|| RegistryError::NotFound.into())
 }
 
 /// The time limit for fetching a repository and writing the result.
@@ -280,7 +280,7 @@ view! {
 
 view! {
     /// What is wrong with a file of a registry's repository.
-    pub struct FileFaultView<'a> as StepFileFault of (fault: &'a FileFault) {
+    pub struct FileFaultView<'a> as StepFileFault of (fault: &'a FileError) {
         /// Its path in the repository.
         #[schema(example = "steps/build.toml")]
         file: &'a str = &fault.file,

@@ -15,7 +15,7 @@ use crate::http::paging::Query;
 use crate::http::problem::{FieldError, Problem};
 use crate::http::request::RequestOrigin;
 use accounts::auth::{AccountsError, OpenToken, SourceId, TrustedJob};
-use accounts::identities::{JobIdentity, Refusal};
+use accounts::identities::{JobIdentity, TokenError};
 use domain::NoShare;
 
 pub const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -158,20 +158,20 @@ fn note_refusal(call: &Call, reason: &dyn std::fmt::Display) {
     });
 }
 
-fn refused(call: &Call, refusal: &Refusal) -> Problem {
+fn refused(call: &Call, refusal: &TokenError) -> Problem {
     note_refusal(call, refusal);
     match refusal {
-        Refusal::Malformed
-        | Refusal::TooLong(_)
-        | Refusal::NoIssuers
-        | Refusal::UntrustedIssuer(_)
-        | Refusal::Invalid(_)
-        | Refusal::NoRule(_) => invalid_grant(),
-        Refusal::KeysUnavailable(_) => {
+        TokenError::Malformed
+        | TokenError::TooLong(_)
+        | TokenError::NoIssuers
+        | TokenError::UntrustedIssuer(_)
+        | TokenError::Invalid(_)
+        | TokenError::NoRule(_) => invalid_grant(),
+        TokenError::KeysUnavailable(_) => {
             let detail = "the server cannot read the keys of the issuer; try again after `Retry-After`";
             oauth(Problem::new(Code::IssuerUnavailable, detail).retry_after(KEYS_RETRY_SECONDS))
         }
-        Refusal::Crowded => Problem::overloaded("too many identity tokens are being checked"),
+        TokenError::Crowded => Problem::overloaded("too many identity tokens are being checked"),
     }
 }
 
