@@ -9,7 +9,7 @@ use super::delivery::DeliveryStatus;
 use super::signature::WebhookSecret;
 use accounts::secrets::SecretError;
 use domain::{DeliveryId, Description, EventType, Identifier, Malformed, Timestamp, WebhookId};
-use outbound::Refused;
+use outbound::PolicyError;
 use store::StoreError;
 
 /// Per organization; each has its own copy of its deliveries.
