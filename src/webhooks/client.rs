@@ -10,7 +10,7 @@ use super::delivery::{Attempt, parse_retry_after};
 use super::signature::{WebhookSecret, signature};
 use super::webhook::Target;
 use domain::Timestamp;
-use outbound::{GuardedClient, NoResponse, Policy, Refused, error_chain};
+use outbound::{GuardedClient, NoResponse, Policy, PolicyError, error_chain};
 
 const AGENT: &str = concat!("lockkeeper/", env!("CARGO_PKG_VERSION"));
 /// The maximum wait for the body after the status is known, which the body does not change.
@@ -62,7 +62,9 @@ impl NoAnswer {
     fn from(why: NoResponse, host: &str) -> Self {
         match why {
             NoResponse::Public(reason) => Self::plain(format!("there was no answer: {reason}")),
-            NoResponse::Hidden(reason) => Self { told: format!("{host} {}", Refused::ADVICE), reason, is_timed: false },
+            NoResponse::Hidden(reason) => {
+                Self { told: format!("{host} {}", PolicyError::ADVICE), reason, is_timed: false }
+            }
         }
     }
 }

@@ -119,7 +119,7 @@ pub enum WebhookError {
     #[error("the webhook is disabled; enable it first")]
     Disabled,
     #[error(transparent)]
-    NotPublic(#[from] Refused),
+    NotPublic(#[from] PolicyError),
     #[error("too many concurrent test calls")]
     Busy,
 }
