@@ -12,7 +12,7 @@ use domain::NoShare;
 /// that others do not use, every further one still gets some, and nothing has to be configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
-    total: usize,
+    pub(super) total: usize,
     /// `None` if there is only one organization.
     weight: Option<usize>,
 }

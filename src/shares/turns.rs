@@ -370,13 +370,13 @@ mod tests {
                     holders.push(next);
                 }
                 prop_assert_eq!(turns.used(), holders.len());
-                prop_assert!(turns.used() <= places.total() && turns.waiting() <= queue.total());
+                prop_assert!(turns.used() <= places.total && turns.waiting() <= queue.total);
                 for of in (0..5).map(organization) {
                     let own = holders.iter().filter(|holder| **holder == of).count();
                     prop_assert_eq!(turns.used_by(&of), own);
                     prop_assert!(own <= places.most());
                 }
-                if turns.used() < places.total() {
+                if turns.used() < places.total {
                     prop_assert!(!turns.organizations.values().any(|standing| standing.own == 0), "a place, and a waiter");
                 }
             }
