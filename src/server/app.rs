@@ -29,15 +29,15 @@ pub use signals::{Load, hold_hangups};
 
 use crate::config::Settings;
 use crate::telemetry;
-use signals::{Hangups, Reloading, Signals};
+use signals::{Reloading, Signals};
 
 /// Serves until asked to stop. `load` reads the settings again.
 pub fn serve(settings: &Settings, load: Load, start: Start) -> Result<(), ServeError> {
     actix_web::rt::System::new().block_on(async {
         // A signal during the start stops the server as soon as it has started.
         let signals = Signals::new()?;
-        let reloading = Reloading::new(Hangups::new()?, load, settings);
-        // Counters that are created before do not count.
+        let reloading = Reloading::new(load, settings)?;
+        // Counters that are created before this do not count.
         telemetry::metrics();
         match &settings.cluster {
             None => one_machine::serve(settings, start, signals, reloading).await,

@@ -69,30 +69,15 @@ pub fn hold_hangups() -> std::io::Result<()> {
     Ok(SigSet::from(SIGHUP).thread_block()?)
 }
 
-/// SIGHUP makes the server reload its files. It never ends the server, not even during its start or stop.
-pub struct Hangups(Signal);
-
-impl Hangups {
-    pub fn new() -> std::io::Result<Self> {
-        let hangups = handle(SignalKind::hangup())?;
-        SigSet::from(SIGHUP).thread_unblock()?;
-        Ok(Self(hangups))
-    }
-
-    /// Several signals that come while nobody waits count as one.
-    pub async fn next(&mut self) {
-        self.0.recv().await;
-    }
-}
-
 /// Enough for fixing a file; a file of the wrong kind has thousands of faults.
 const FAULTS_LOGGED_MAX: usize = 50;
 
 /// Reads the settings of this process again.
 pub type Load = Arc<dyn Fn() -> Result<Settings, Faults> + Send + Sync>;
 
+/// SIGHUP makes the server reload its files. It never ends the server, not even during its start or stop.
 pub struct Reloading {
-    hangups: Hangups,
+    hangups: Signal,
     load: Load,
     /// The settings of the start, with those that have been reloaded since.
     running: Settings,
@@ -103,9 +88,11 @@ pub struct Reloading {
 }
 
 impl Reloading {
-    pub fn new(hangups: Hangups, load: Load, settings: &Settings) -> Self {
+    pub fn new(load: Load, settings: &Settings) -> std::io::Result<Self> {
+        let hangups = handle(SignalKind::hangup())?;
+        SigSet::from(SIGHUP).thread_unblock()?;
         let declared = watch::Sender::new(Arc::new(settings.organizations.clone()));
-        Self { hangups, load, running: settings.clone(), declared, certificates: Arc::default() }
+        Ok(Self { hangups, load, running: settings.clone(), declared, certificates: Arc::default() })
     }
 
     pub fn declarations(&self) -> Declarations {
@@ -115,7 +102,7 @@ impl Reloading {
     /// Runs until it is aborted. All signals during a reload cause one further reload.
     pub async fn run(mut self) {
         loop {
-            self.hangups.next().await;
+            self.hangups.recv().await;
             tracing::info!("SIGHUP: reading the files again");
             self.reload().await;
         }

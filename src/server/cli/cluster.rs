@@ -99,10 +99,8 @@ fn status(cluster: &Cluster, json: bool) -> Result<ExitCode, Failed> {
 }
 
 fn shown(status: &ClusterStatus) -> String {
-    let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
-    let (used, quota) = (mib(status.room.used_bytes), mib(status.room.quota_bytes));
     let full = if status.room.is_full() { ", which is full: writes are refused" } else { "" };
-    let mut text = format!("Engine: {used} of {quota} MiB used{full}\n\n");
+    let mut text = format!("Engine: {} used{full}\n\n", used(status.room));
     match status.state {
         Some(ClusterState::Filling { .. }) => text += &format!("{}\n\n", NotReady::Filling),
         Some(ClusterState::Rotating { .. }) => text += &format!("{}\n\n", NotReady::Rotating),
@@ -126,6 +124,11 @@ fn shown(status: &ClusterStatus) -> String {
         writeln!(text, "{:5}  {owner:width$}  {:5}  {:7}  {state}", shard.number, shard.epoch, shard.batches).ok();
     }
     text
+}
+
+fn used(room: Room) -> String {
+    let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
+    format!("{} of {} MiB", mib(room.used_bytes), mib(room.quota_bytes))
 }
 
 fn explained(owner: &ShardOwner) -> String {
@@ -245,10 +248,9 @@ fn imported(totals: &Totals, room: Room, settings: &Settings, cluster: &Cluster,
         text += &format!("\nLeft out: {} recorded answers to tokens that do not exist any more.", totals.left_out);
     }
     if room.is_full() {
-        let mib = |bytes: u64| bytes.div_ceil(1024 * 1024);
-        let (used, quota) = (mib(room.used_bytes), mib(room.quota_bytes));
         text += &format!(
-            "\nThe engine is full ({used} of {quota} MiB): nodes refuse writes until its quota and cluster.quota_mb are larger."
+            "\nThe engine is full ({}): nodes refuse writes until its quota and cluster.quota_mb are larger.",
+            used(room)
         );
     }
     text + &format!(
