@@ -27,8 +27,8 @@ const IN_FLIGHT_RETRY_SECONDS: u64 = 1;
 /// While there are too many stored responses, old ones are dropped every few seconds.
 const NO_ROOM_RETRY_SECONDS: u64 = 15;
 
-/// For a `POST` without query parameters that has not been executed before: its form and, if it has a key, what stores
-/// its response.
+/// Begins a `POST` without query parameters that has not been executed before. Returns its form and, if it has a key,
+/// the pending entry that will store its response.
 pub async fn begin<T: Form>(call: &mut Call, access: &mut Access) -> Result<(T, Option<Pending>), EarlyReturn> {
     let (body, pending) = begin_body(call, access).await?;
     Ok((body.form()?, pending))

@@ -55,7 +55,8 @@ pub async fn observe(
         }
         let resource = found?;
         if only_probes && !resource.is_probe {
-            return Err(too_many_connections().into());
+            let why = "the server has as many connections as it may (http.max_connections), all of them in use";
+            return Err(Problem::overloaded(why).into());
         }
         dispatch(front, resource, &request, incoming, &id).await
     };
@@ -84,10 +85,6 @@ pub async fn observe(
         is_last: only_probes || front.node.draining.load(Ordering::Relaxed),
         common,
     }
-}
-
-fn too_many_connections() -> Problem {
-    Problem::overloaded("the server has as many connections as it may (http.max_connections), all of them in use")
 }
 
 fn refused(problem: &Problem, request: &Request, id: &RequestId) -> Response {

@@ -76,7 +76,7 @@ pub fn environment_routes() -> Vec<Routes> {
         at("/{envName}/sessions/{sessionId}/deploy").post(sessions::deploy, openapi::deploy_commit()),
         at("/{envName}/sessions/{sessionId}/heartbeat").post(sessions::heartbeat, openapi::heartbeat()),
         at("/{envName}/sessions/{sessionId}/undelivered")
-            .unlisted([unlisted(Method::POST, sessions::undelivered).from_nodes()]),
+            .unlisted([unlisted(Method::POST, sessions::undelivered).for_nodes()]),
         at("/{envName}/lock").delete(sessions::release_lock, openapi::release_lock()),
         at("/{envName}/queue").get(environments::queue, openapi::get_queue()),
         at("/{envName}/history").get(environments::history, openapi::get_history()),
@@ -181,7 +181,7 @@ pub fn operator_routes() -> Vec<Routes> {
         at("/api/v1/openapi.json")
             .on(of_node(operator::description), openapi::description())
             .content(Content::Document),
-        at("/cluster/logs/{organization}/{deployment}/{part}").unlisted([of_node(logs::part).from_nodes()]),
+        at("/cluster/logs/{organization}/{deployment}/{part}").unlisted([of_node(logs::part).for_nodes()]),
         at("/problems/{code}").on(of_node(operator::problem), openapi::problem()),
     ]
 }
@@ -318,7 +318,7 @@ fn of_node<F: Future<Output = Answered> + 'static>(handler: fn(Call<Front>) -> F
 }
 
 impl Endpoint {
-    fn from_nodes(self) -> Self {
+    fn for_nodes(self) -> Self {
         Self { from_nodes: true, ..self }
     }
 }

@@ -1,17 +1,17 @@
 //! Passes a request to its handler with its realm. In a cluster, the realm is here or on another node, and the request
 //! is retried while the shard is being taken over.
 
-use std::error::Error;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use actix_web::body::{BodySize, BoxBody, MessageBody};
+use actix_web::body::{BodySize, MessageBody};
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
 use actix_web::web::Bytes;
+use futures_util::stream;
 use tokio::time::Instant;
 
 use super::answer::{Answered, EarlyReturn};
@@ -161,7 +161,7 @@ impl Route<'_> {
             let lost = || Unanswered::Unknown("this node has lost the organization's shard meanwhile".to_owned());
             return Err(if is_read(request) { not_current() } else { problem(lost()) }.into());
         }
-        answered.map(|response| owned_stream(response, &app.realm))
+        answered.map(|response| owned_stream(response, app.realm))
     }
 
     async fn ask_owner(&self, organization: &str, body: &Bytes) -> Answered {
@@ -301,39 +301,18 @@ fn problem(unanswered: Unanswered) -> Problem {
     }
 }
 
-/// Responses of known length are complete already.
-pub fn owned_stream(response: Response, realm: &PerThread<Realm>) -> Response {
-    match response.body.size() {
-        BodySize::None | BodySize::Sized(_) => response,
-        BodySize::Stream => {
-            let body = OwnedStream { stream: response.body.boxed(), realm: realm.clone() };
-            Response { body: Body::Other(BoxBody::new(body)), ..response }
+/// Cuts a stream off when this node may have lost the shard. Responses of known length are complete already.
+fn owned_stream(mut response: Response, realm: PerThread<Realm>) -> Response {
+    if response.body.size() != BodySize::Stream {
+        return response;
+    }
+    let mut body = std::mem::replace(&mut response.body, Body::Rendered(Vec::new())).boxed();
+    response.streaming(stream::poll_fn(move |context| match Pin::new(&mut body).poll_next(context) {
+        Poll::Ready(Some(_)) if !realm.store.is_current() => {
+            Poll::Ready(Some(Err("another node may have taken over".into())))
         }
-    }
-}
-
-struct OwnedStream {
-    stream: BoxBody,
-    realm: PerThread<Realm>,
-}
-
-#[derive(Debug, thiserror::Error)]
-#[error("another node may have taken over")]
-struct MayBeTaken;
-
-impl MessageBody for OwnedStream {
-    type Error = Box<dyn Error>;
-
-    fn size(&self) -> BodySize {
-        self.stream.size()
-    }
-
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        match Pin::new(&mut self.stream).poll_next(context) {
-            Poll::Ready(Some(_)) if !self.realm.store.is_current() => Poll::Ready(Some(Err(MayBeTaken.into()))),
-            polled => polled,
-        }
-    }
+        polled => polled,
+    }))
 }
 
 #[cfg(test)]

@@ -84,7 +84,7 @@ fn filtered(operation: Operation) -> Operation {
         .query_by(
             "actor",
             "Only by this user, or by the `system`",
-            json!({ "type": "string", "pattern": actor_pattern() }),
+            json!({ "type": "string", "pattern": format!("{}|^system$", UserId::PATTERN) }),
         )
         .query::<Identifier>("pipelineId", "Only in this pipeline")
         .query::<Identifier>("envName", "Only in environments of this name")
@@ -103,10 +103,6 @@ fn types_pattern() -> String {
     let groups = groups.into_iter().map(|group| format!(r"{group}\.\*"));
     let one = names.chain(groups).collect::<Vec<_>>().join("|");
     format!("^({one})(,({one}))*$")
-}
-
-fn actor_pattern() -> String {
-    format!("{}|^system$", UserId::PATTERN)
 }
 
 const WEBHOOKS: &str = "Webhooks";

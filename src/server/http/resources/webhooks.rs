@@ -120,7 +120,7 @@ impl Form for Filter {
     }
 
     fn schema(schemas: &mut Schemas) -> Value {
-        schemas.named("EventFilter", event_filter_schema())
+        schemas.named("EventFilter", serde_json::to_value(EventFilter::schema()).unwrap_or_default())
     }
 }
 
@@ -414,11 +414,6 @@ impl ToSchema for EventFilter {
     }
 }
 
-/// The same schema for requests.
-pub fn event_filter_schema() -> Value {
-    serde_json::to_value(EventFilter::schema()).unwrap_or_default()
-}
-
 /// The body of a delivery, in the format of the Standard Webhooks specification.
 #[derive(Serialize)]
 struct Payload<T> {
@@ -434,10 +429,6 @@ pub fn webhook_body(event: &RecordedEvent) -> Vec<u8> {
 
 /// The body for a test.
 pub fn webhook_test_body(webhook: WebhookId, now: Timestamp) -> Vec<u8> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Ping {
-        webhook_id: written::WebhookId,
-    }
-    written(&Payload { r#type: "webhook.test", timestamp: Time(now), data: Ping { webhook_id: Written(webhook) } })
+    let data = json!({ "webhookId": Written(webhook) });
+    written(&Payload { r#type: "webhook.test", timestamp: Time(now), data })
 }
