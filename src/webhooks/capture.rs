@@ -2,6 +2,7 @@
 //! past it.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -113,8 +114,7 @@ impl Inner {
             }
             let page = self.events.read(organization, from)?;
             let Some(last) = page.last() else { return Ok(CaptureRound::Complete) };
-            let page = Page { next: last.id.number + 1, first: from, events: page };
-            self.capture_page(organization, &page)?;
+            self.capture_page(organization, from..last.id.number + 1, &page)?;
         }
         Ok(CaptureRound::Partial)
     }
@@ -148,20 +148,26 @@ impl Inner {
         outcome
     }
 
-    fn capture_page(&self, organization: &Identifier, page: &Page) -> Result<(), StoreError> {
+    /// Captures consecutive events with these numbers.
+    fn capture_page(
+        &self,
+        organization: &Identifier,
+        numbers: Range<u64>,
+        page: &[RecordedEvent],
+    ) -> Result<(), StoreError> {
         let (outcome, _) = self.hooks.decide(|hooks, committer| {
             for hook in hooks.of(organization).values_mut() {
-                if !hook.has_room() || !(page.first..page.next).contains(&hook.progress.cursor) {
+                if !hook.has_room() || !numbers.contains(&hook.progress.cursor) {
                     continue;
                 }
-                let captured = self.deliveries_of(hook, page);
+                let (cursor, deliveries) = self.deliveries_of(hook, page);
                 let mut progress = hook.progress.clone();
-                progress.cursor = captured.cursor;
-                progress.pending += captured.deliveries.len() as u32;
+                progress.cursor = cursor;
+                progress.pending += deliveries.len() as u32;
                 let unstored = progress.cursor - hook.stored_cursor;
-                if !captured.deliveries.is_empty() || unstored >= SKIPPED_UNSTORED {
+                if !deliveries.is_empty() || unstored >= SKIPPED_UNSTORED {
                     let mut batch = Batch::default();
-                    for delivery in &captured.deliveries {
+                    for delivery in &deliveries {
                         put_delivery(&mut batch, &hook.webhook, delivery);
                     }
                     put_progress(&mut batch, &hook.webhook, &progress);
@@ -169,32 +175,32 @@ impl Inner {
                     hook.stored_cursor = progress.cursor;
                 }
                 hook.progress = progress;
-                captured.deliveries.iter().for_each(|delivery| hook.queue.put(delivery));
+                deliveries.iter().for_each(|delivery| hook.queue.put(delivery));
             }
             Ok(())
         });
         outcome
     }
 
-    fn deliveries_of(&self, hook: &Hook, page: &Page) -> CapturedPage {
+    /// The new deliveries of a webhook, and its cursor behind their events.
+    fn deliveries_of(&self, hook: &Hook, page: &[RecordedEvent]) -> (u64, Vec<Delivery>) {
         let room = PENDING_MAX.saturating_sub(hook.progress.pending) as usize;
-        let mut captured = CapturedPage { cursor: hook.progress.cursor, deliveries: Vec::new() };
-        let mut bytes = 0;
-        for event in page.events.iter().filter(|event| event.id.number >= hook.progress.cursor) {
-            if captured.deliveries.len() >= room || bytes >= CAPTURED_BYTES {
+        let (mut cursor, mut deliveries, mut bytes) = (hook.progress.cursor, Vec::new(), 0);
+        for event in page.iter().filter(|event| event.id.number >= hook.progress.cursor) {
+            if deliveries.len() >= room || bytes >= CAPTURED_BYTES {
                 break;
             }
-            captured.cursor = event.id.number + 1;
+            cursor = event.id.number + 1;
             if !wants(&hook.webhook.filters, event.event_type) {
                 continue;
             }
             let body = (self.render)(event);
             bytes += body.len();
-            captured.deliveries.push(Delivery {
+            deliveries.push(Delivery {
                 id: DeliveryId(id_seed()),
                 event: event.id,
                 event_type: event.event_type,
-                body,
+                body: body.into(),
                 created_at: self.now(),
                 status: DeliveryStatus::Pending,
                 tries: 0,
@@ -202,15 +208,8 @@ impl Inner {
                 next_attempt_at: None,
             });
         }
-        captured
+        (cursor, deliveries)
     }
-}
-
-/// Consecutive events.
-struct Page {
-    first: u64,
-    next: u64,
-    events: Vec<RecordedEvent>,
 }
 
 /// Whether there may be more to capture immediately.
@@ -218,11 +217,6 @@ struct Page {
 pub enum CaptureRound {
     Complete,
     Partial,
-}
-
-struct CapturedPage {
-    cursor: u64,
-    deliveries: Vec<Delivery>,
 }
 
 impl Hook {

@@ -2,6 +2,7 @@
 //! one is retried. The deliveries themselves are in the store.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::Duration;
 
 use domain::named::named_enum;
@@ -18,7 +19,7 @@ pub struct Delivery {
     pub event: EventId,
     pub event_type: EventType,
     /// The same for every attempt.
-    pub body: Vec<u8>,
+    pub body: Arc<[u8]>,
     pub created_at: Timestamp,
     pub status: DeliveryStatus,
     /// Attempts since it was created or last redelivered.

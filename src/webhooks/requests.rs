@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::delivery::{Attempt, Delivery, DeliveryStatus};
-use super::service::{Hook, Hooks, Webhooks, put_delivery, put_progress, put_webhook};
+use super::service::{Hook, Webhooks, put_delivery, put_progress, put_webhook};
 use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{
@@ -37,7 +37,19 @@ impl Webhooks {
                 return Err(WebhookError::TooMany);
             }
             let now = inner.now();
-            let (webhook, secret) = new.into_webhook(organization, now);
+            let NewWebhook { target, filters, description, enabled, secret } = new;
+            let webhook = Webhook {
+                organization: organization.clone(),
+                id: WebhookId(id_seed()),
+                target,
+                filters,
+                description,
+                disabled: (!enabled).then_some(Disabled { at: now, why: DisabledWhy::Asked }),
+                secret: FIRST_SECRET,
+                previous: None,
+                created_at: now,
+                updated_at: now,
+            };
             // Read before the batch is handed in, so that no later event is skipped.
             let progress = Progress::from(inner.events.next(organization)?);
             let mut batch = Batch::default();
@@ -150,24 +162,6 @@ impl Webhooks {
     }
 }
 
-impl NewWebhook {
-    fn into_webhook(self, organization: &Identifier, now: Timestamp) -> (Webhook, WebhookSecret) {
-        let webhook = Webhook {
-            organization: organization.clone(),
-            id: WebhookId(id_seed()),
-            target: self.target,
-            filters: self.filters,
-            description: self.description,
-            disabled: (!self.enabled).then_some(Disabled { at: now, why: DisabledWhy::Asked }),
-            secret: FIRST_SECRET,
-            previous: None,
-            created_at: now,
-            updated_at: now,
-        };
-        (webhook, self.secret)
-    }
-}
-
 impl WebhookChange {
     fn applied_to(self, hook: &Hook, now: Timestamp) -> WebhookState {
         let mut next = WebhookState { webhook: hook.webhook.clone(), progress: hook.progress.clone() };
@@ -232,7 +226,11 @@ impl Webhooks {
         beside: impl FnOnce(&Delivery, &mut Batch) -> Held,
     ) -> Result<Delivery, WebhookError> {
         let inner = &self.inner;
-        let (taken, before) = inner.hooks.decide(|hooks, _| take(hooks, organization, id, delivery));
+        // Out of turn; false if it is being sent.
+        let (taken, before) = inner.hooks.decide(|hooks, _| {
+            let hook = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
+            if hook.webhook.is_enabled() { Ok(hook.queue.take(delivery)) } else { Err(WebhookError::Disabled) }
+        });
         let taken = taken?;
         inner.hooks.durable(before).await;
         let found = inner.delivery(organization, id, delivery);
@@ -295,18 +293,4 @@ impl Webhooks {
         }
         Ok((delivery, held))
     }
-}
-
-/// Takes a delivery out of turn; false if it is being sent.
-fn take(
-    hooks: &mut Hooks,
-    organization: &Identifier,
-    id: WebhookId,
-    delivery: DeliveryId,
-) -> Result<bool, WebhookError> {
-    let hook = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
-    if !hook.webhook.is_enabled() {
-        return Err(WebhookError::Disabled);
-    }
-    Ok(hook.queue.take(delivery))
 }

@@ -93,7 +93,7 @@ impl Webhooks {
             Ok(None) => return,
             Err(error) => return inner.postpone(&job.webhook, job.delivery, &error),
         };
-        let sent = inner.send(&job.webhook, &delivery.event.to_string(), delivery.body.clone()).await;
+        let sent = inner.send(&job.webhook, &delivery.event.to_string(), delivery.body.to_vec()).await;
         inner.settle(&job.webhook, delivery, sent);
     }
 }

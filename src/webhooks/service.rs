@@ -246,7 +246,7 @@ impl Hook {
         for_each(store, &stored::deliveries_of(&webhook.organization, webhook.id), |key, bytes| {
             let mut delivery = stored::decode_delivery(key, bytes)?;
             // The body stays in the store until it is sent.
-            delivery.body = Vec::new();
+            delivery.body = Arc::default();
             deliveries.push(delivery);
             Ok(())
         })?;

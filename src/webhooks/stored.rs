@@ -1,11 +1,13 @@
 //! The stored forms of webhooks, their progress and their deliveries.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::delivery::{Attempt, Delivery, DeliveryStatus};
 use super::webhook::{Disabled, DisabledWhy, Filter, LastDelivery, PreviousSecret, Progress, Target, Webhook};
 use domain::{DeliveryId, EventType, IdSeed, Identifier, Malformed, Timestamp, WebhookId};
-use events::EventIdV1;
+use events::EventId;
 use records::stored::{self, Stored, stored, stored_enum};
 use store::StoreError;
 use store::keys::{DELIVERIES, WEBHOOK_PROGRESS, WEBHOOKS, in_organization};
@@ -84,18 +86,19 @@ stored! {
 
 stored_enum!(StatusV1 of DeliveryStatus { Pending, Delivered, Failed });
 
-#[derive(Serialize, Deserialize)]
-struct DeliveryV1<'a> {
-    #[serde(borrow)]
-    event: EventIdV1<'a>,
-    event_type: u16,
-    body: &'a [u8],
-    created_at: i64,
-    status: StatusV1,
-    tries: u32,
-    #[serde(borrow)]
-    attempts: Vec<AttemptV1<'a>>,
-    next_attempt_at: Option<i64>,
+stored! {
+    struct DeliveryV1 of Delivery {
+        event: EventId,
+        event_type: EventType,
+        body: Arc<[u8]>,
+        created_at: Timestamp,
+        status: DeliveryStatus,
+        tries: u32,
+        attempts: Vec<Attempt>,
+        next_attempt_at: Option<Timestamp>,
+    }
+    // It is in the key.
+    not stored { id: DeliveryId(IdSeed([0; ID_BYTES])) }
 }
 
 stored! {
@@ -118,30 +121,27 @@ pub fn encode_webhook(webhook: &Webhook) -> Vec<u8> {
 pub fn decode_webhook(key: &[u8], bytes: &[u8]) -> Result<Webhook, StoreError> {
     let form: WebhookV1<'_> = record::decode(bytes)?;
     let (organization, id) = parse_webhook_key(key).ok_or_else(record::misplaced::<WebhookV1<'_>>)?;
-    Ok(form.into_webhook(organization, id).map_err(record::invalid::<WebhookV1<'_>>)?)
+    let webhook = || {
+        Ok::<_, Malformed>(Webhook {
+            organization,
+            id,
+            target: Target::parse(form.url)?,
+            filters: form.filters.iter().map(|text| Filter::parse(text)).collect::<Result<_, _>>()?,
+            description: Stored::from_form(form.description)?,
+            disabled: Stored::from_form(form.disabled)?,
+            secret: form.secret,
+            previous: Stored::from_form(form.previous)?,
+            created_at: Stored::from_form(form.created_at)?,
+            updated_at: Stored::from_form(form.updated_at)?,
+        })
+    };
+    Ok(webhook().map_err(record::invalid::<WebhookV1<'_>>)?)
 }
 
 fn parse_webhook_key(key: &[u8]) -> Option<(Identifier, WebhookId)> {
     let (organization, id) = key.strip_prefix(WEBHOOKS)?.split_last_chunk::<ID_BYTES>()?;
     let organization = std::str::from_utf8(organization.strip_suffix(b"/")?).ok()?;
     Some((Identifier::parse(organization).ok()?, WebhookId(IdSeed(*id))))
-}
-
-impl WebhookV1<'_> {
-    fn into_webhook(self, organization: Identifier, id: WebhookId) -> Result<Webhook, Malformed> {
-        Ok(Webhook {
-            organization,
-            id,
-            target: Target::parse(self.url)?,
-            filters: self.filters.iter().map(|text| Filter::parse(text)).collect::<Result<_, _>>()?,
-            description: Stored::from_form(self.description)?,
-            disabled: Stored::from_form(self.disabled)?,
-            secret: self.secret,
-            previous: Stored::from_form(self.previous)?,
-            created_at: Stored::from_form(self.created_at)?,
-            updated_at: Stored::from_form(self.updated_at)?,
-        })
-    }
 }
 
 pub fn encode_progress(progress: &Progress) -> Vec<u8> {
@@ -153,39 +153,13 @@ pub fn decode_progress(bytes: &[u8]) -> Result<Progress, StoreError> {
 }
 
 pub fn encode_delivery(delivery: &Delivery) -> Vec<u8> {
-    encode(&DeliveryV1 {
-        event: delivery.event.to_form(),
-        event_type: delivery.event_type.to_form(),
-        body: &delivery.body,
-        created_at: delivery.created_at.to_form(),
-        status: delivery.status.to_form(),
-        tries: delivery.tries,
-        attempts: delivery.attempts.to_form(),
-        next_attempt_at: delivery.next_attempt_at.to_form(),
-    })
+    encode(&delivery.to_form())
 }
 
 pub fn decode_delivery(key: &[u8], bytes: &[u8]) -> Result<Delivery, StoreError> {
-    let form: DeliveryV1<'_> = record::decode(bytes)?;
+    let delivery = stored::read(bytes)?;
     let (_, inverted) = key.split_last_chunk::<ID_BYTES>().ok_or_else(record::misplaced::<DeliveryV1<'_>>)?;
-    let id = DeliveryId(IdSeed(inverted.map(|byte| !byte)));
-    Ok(form.into_delivery(id).map_err(record::invalid::<DeliveryV1<'_>>)?)
-}
-
-impl DeliveryV1<'_> {
-    fn into_delivery(self, id: DeliveryId) -> Result<Delivery, Malformed> {
-        Ok(Delivery {
-            id,
-            event: Stored::from_form(self.event)?,
-            event_type: Stored::from_form(self.event_type)?,
-            body: self.body.to_vec(),
-            created_at: Stored::from_form(self.created_at)?,
-            status: Stored::from_form(self.status)?,
-            tries: self.tries,
-            attempts: Stored::from_form(self.attempts)?,
-            next_attempt_at: Stored::from_form(self.next_attempt_at)?,
-        })
-    }
+    Ok(Delivery { id: DeliveryId(IdSeed(inverted.map(|byte| !byte))), ..delivery })
 }
 
 #[cfg(test)]
@@ -194,7 +168,6 @@ mod tests {
 
     use super::*;
     use domain::Description;
-    use events::EventId;
     use testkit::format_4::{assert_written_as_format_4, format_4};
     use testkit::fuzz::fuzz_record;
 
@@ -243,7 +216,7 @@ mod tests {
             id: delivery_id,
             event: EventId { number: 69, check: [1, 2, 3, 4] },
             event_type: EventType::SessionClaimed,
-            body: b"{}".to_vec(),
+            body: Arc::from(*b"{}"),
             created_at: at(5),
             status: DeliveryStatus::Pending,
             tries: 1,

@@ -32,9 +32,9 @@ pub struct TrustedJob {
     pub issuer: String,
     /// The job, as its CI names it.
     pub subject: String,
-    /// The hash of the signed part of its identity token.
+    /// SHA-256 of the signed part of its identity token, without the signature, which has several encodings.
     pub hash: [u8; 32],
-    /// When its identity token ends.
+    /// When its identity token ends, plus the allowed clock skew.
     pub until: Timestamp,
     /// The lifetime of its token.
     pub token_seconds: i64,

@@ -6,9 +6,9 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use rcgen::{KeyPair, PKCS_ED25519, SigningKey};
 use serde_json::{Value, json};
 
-use super::token::{Checked, Keys, SKEW, Unchecked, Unverified};
+use super::token::{Checked, SKEW, TokenError, Unchecked};
 use super::trusted::{Pattern, Rule, TrustedIssuer};
-use crate::sso::Claims;
+use crate::sso::{Claims, KeySet, Unverified};
 use domain::{Identifier, Role, Timestamp};
 use testkit::fuzz::{fuzz, fuzz_with};
 
@@ -38,7 +38,7 @@ impl Signer {
         Self(KeyPair::generate_for(&PKCS_ED25519).unwrap())
     }
 
-    fn keys(&self) -> Keys {
+    fn keys(&self) -> KeySet {
         let x = BASE64_URL_SAFE_NO_PAD.encode(self.0.public_key_raw());
         let key = json!({ "kty": "OKP", "crv": "Ed25519", "kid": "1", "use": "sig", "x": x });
         serde_json::from_value(json!({ "keys": [key] })).unwrap()
@@ -65,16 +65,12 @@ impl Signer {
 
 /// Why the token is refused; None if it is accepted.
 fn refusal(signer: &Signer, text: &str, now_millis: i64) -> Option<String> {
-    let checked = check(signer, text, now_millis);
-    checked.err().map(|unverified| match unverified {
-        Unverified::UnknownKey => "unknown key".to_owned(),
-        Unverified::Refused(refusal) => refusal.to_string(),
-    })
+    check(signer, text, now_millis).err().map(|refusal| refusal.to_string())
 }
 
-fn check(signer: &Signer, text: &str, now_millis: i64) -> Result<Checked, Unverified> {
-    let unchecked = Unchecked::parse(text).map_err(Unverified::Refused)?;
-    unchecked.check(&trusted(Vec::new()), &signer.keys(), Timestamp::from_millis(now_millis))
+fn check(signer: &Signer, text: &str, now_millis: i64) -> Result<Checked, TokenError> {
+    let unchecked = Unchecked::parse(text)?;
+    Ok(unchecked.check(&trusted(Vec::new()), &signer.keys(), Timestamp::from_millis(now_millis))?)
 }
 
 #[test]
@@ -175,7 +171,7 @@ fn fuzzed_identity_tokens_are_refused_or_checked() {
             Err(_) => 1,
             Ok(unchecked) => match unchecked.check(&trusted, &keys, Timestamp::from_millis(NOW * 1_000)) {
                 Err(Unverified::UnknownKey) => 2,
-                Err(Unverified::Refused(_)) => 3,
+                Err(Unverified::Invalid(_)) => 3,
                 Ok(checked) => 4 + i32::from(trusted.rule_for(&checked.claims).is_some()),
             },
         }
@@ -202,7 +198,7 @@ fn fuzzed_headers_and_claims_that_are_signed_are_refused_or_right() {
         let Ok(unchecked) = Unchecked::parse(&signer.sign_parts(header, claims)) else { return (1, String::new()) };
         match unchecked.check(&trusted, &keys, Timestamp::from_millis(NOW * 1_000)) {
             Err(Unverified::UnknownKey) => (2, String::new()),
-            Err(Unverified::Refused(refusal)) => (3, refusal.to_string().chars().take(30).collect()),
+            Err(Unverified::Invalid(why)) => (3, why.chars().take(30).collect()),
             Ok(checked) => {
                 let header: Value = serde_json::from_slice(header).unwrap();
                 let claims: Value = serde_json::from_slice(claims).unwrap();
@@ -229,10 +225,10 @@ fn fuzzed_key_sets_are_understood_or_refused_and_verify_nothing_by_another_key()
     let (text, trusted) = (signer.sign(json!({})), trusted(Vec::new()));
     let words = ["\"kty\":\"EC\"", "\"crv\":\"P-256\"", "\"alg\":\"EdDSA\"", "\"use\":\"enc\"", "\"keys\":[", "null"];
     fuzz_with(500, samples, &words, |bytes| {
-        let Ok(keys) = serde_json::from_slice::<Keys>(bytes) else { return 0 };
+        let Ok(keys) = serde_json::from_slice::<KeySet>(bytes) else { return 0 };
         match Unchecked::parse(&text).unwrap().check(&trusted, &keys, Timestamp::from_millis(NOW * 1_000)) {
             Err(Unverified::UnknownKey) => 1,
-            Err(Unverified::Refused(_)) => 2,
+            Err(Unverified::Invalid(_)) => 2,
             Ok(_) => {
                 let escaped: Value = serde_json::from_slice(bytes).unwrap();
                 // The last character of the key may have unused bits.

@@ -1,6 +1,5 @@
 //! An identity token: its claimed issuer, the issuer's keys, all checks of it, and the reasons to refuse it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::StatusCode;
@@ -9,8 +8,8 @@ use tokio::sync::Semaphore;
 
 use super::trusted::TrustedIssuer;
 use crate::sso::{
-    self, Claims, Expected, Failure, Keeping, Kept, KeySet, ProviderClient, Purpose, SignedToken, description_url,
-    fetch_keys, said,
+    Claims, Expected, Failure, Keeping, Kept, KeySet, ProviderClient, Purpose, SignedToken, Unverified,
+    description_url, fetch_keys, said,
 };
 use domain::Timestamp;
 
@@ -32,13 +31,6 @@ pub struct Checked {
     pub until: Timestamp,
 }
 
-/// Why a token is not accepted.
-pub enum Unverified {
-    /// The issuer may have published a new key.
-    UnknownKey,
-    Refused(TokenError),
-}
-
 impl Unchecked {
     pub fn parse(text: &str) -> Result<Self, TokenError> {
         if text.len() > IDENTITY_TOKEN_BYTES_MAX {
@@ -51,18 +43,14 @@ impl Unchecked {
         self.0.issuer()
     }
 
-    pub fn check(&self, trusted: &TrustedIssuer, keys: &Keys, now: Timestamp) -> Result<Checked, Unverified> {
+    pub fn check(&self, trusted: &TrustedIssuer, keys: &KeySet, now: Timestamp) -> Result<Checked, Unverified> {
         let Self(token) = self;
-        let invalid = |why: &str| Unverified::Refused(TokenError::Invalid(said(why)));
         let purpose = Purpose::Job { skew: SKEW };
         let expected = Expected { issuer: &trusted.issuer, audience: &trusted.audience, now, purpose };
-        token.verify(keys, &expected).map_err(|unverified| match unverified {
-            sso::Unverified::UnknownKey => Unverified::UnknownKey,
-            sso::Unverified::Invalid(why) => invalid(&why),
-        })?;
+        token.verify(keys, &expected)?;
         let subject = token.subject();
         if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
-            return Err(invalid("the subject is empty or has more than 1024 bytes"));
+            return Err(Unverified::invalid("the subject is empty or has more than 1024 bytes"));
         }
         let until = token.expires_at().after(SKEW);
         Ok(Checked { subject: subject.to_owned(), claims: token.claims().clone(), until })
@@ -87,9 +75,18 @@ pub enum TokenError {
     NoRule(String),
     /// A retry may succeed: the token is not at fault.
     #[error("the keys of the issuer cannot be read: {0}")]
-    KeysUnavailable(Failure),
+    KeysUnavailable(#[from] Failure),
     #[error("too many tokens of this issuer are being checked")]
     Crowded,
+}
+
+impl From<Unverified> for TokenError {
+    fn from(unverified: Unverified) -> Self {
+        Self::Invalid(match unverified {
+            Unverified::UnknownKey => "it is signed with a key that the issuer does not publish".to_owned(),
+            Unverified::Invalid(why) => said(&why),
+        })
+    }
 }
 
 /// Jobs must continue during an outage of their CI's issuer; its keys change seldom.
@@ -103,12 +100,10 @@ const KEEPING: Keeping = Keeping {
 /// check.
 const CHECKED_AT_ONCE: usize = 64;
 
-pub type Keys = KeySet;
-
 pub struct KeySource {
     issuer: String,
     jwks_url: Option<String>,
-    kept: Kept<Keys>,
+    kept: Kept<KeySet>,
     pub places: Semaphore,
 }
 
@@ -125,16 +120,17 @@ impl KeySource {
         Self { issuer, jwks_url, kept: Kept::new(KEEPING), places: Semaphore::new(CHECKED_AT_ONCE) }
     }
 
-    pub async fn keys(&self, client: &ProviderClient) -> Result<Arc<Keys>, Failure> {
-        self.kept.get(async || self.ask(client).await).await
+    /// Checks a token with the issuer's keys.
+    pub async fn check<C>(
+        &self,
+        client: &ProviderClient,
+        check: impl Fn(&KeySet) -> Result<C, Unverified>,
+    ) -> Result<C, TokenError> {
+        let keys = self.kept.get(async || self.ask(client).await).await?;
+        Ok(self.kept.check(&keys, async || self.ask(client).await, check).await??)
     }
 
-    /// Keys newer than `known`, which lacked a key. None if they were already requested from the issuer just now.
-    pub async fn newer_than(&self, known: &Arc<Keys>, client: &ProviderClient) -> Result<Option<Arc<Keys>>, Failure> {
-        self.kept.newer_than(known, async || self.ask(client).await).await
-    }
-
-    async fn ask(&self, client: &ProviderClient) -> Result<Keys, Failure> {
+    async fn ask(&self, client: &ProviderClient) -> Result<KeySet, Failure> {
         let url = match &self.jwks_url {
             Some(url) => url.clone(),
             None => self.describe(client).await?.jwks_uri,

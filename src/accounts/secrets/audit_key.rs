@@ -11,8 +11,6 @@ use events::AuditKey;
 use store::keys::AUDIT_KEY;
 use store::{Batch, Store, StoreError, commit_durably};
 
-/// The key of its record.
-
 #[derive(Serialize)]
 struct AuditKeyIdentity;
 
@@ -67,9 +65,10 @@ pub(super) fn exists(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.get(AUDIT_KEY)?.is_some())
 }
 
-/// Adds the deletion of the audit key to the batch.
-pub(super) fn forget(batch: &mut Batch) {
-    batch.delete(AUDIT_KEY);
+/// Whether there is an audit key that none of these opens.
+pub(super) fn is_foreign(store: &dyn Store, masters: &[&MasterKey]) -> Result<bool, StoreError> {
+    let record = store.get(AUDIT_KEY)?;
+    Ok(record.is_some_and(|record| masters.iter().all(|master| open(&record, master).is_none())))
 }
 
 pub(super) fn opens(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> {

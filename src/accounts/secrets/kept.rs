@@ -1,23 +1,18 @@
 //! Secrets of other parts of the server, such as the signing keys of webhooks: sealed like users' secrets, under names
 //! that those parts choose, and in no list or answer.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::sealing::{AssociatedData, Ring, Sealed, SecretValue};
+use super::sealing::{AssociatedData, Ring, Sealed, SealedV1, SecretValue};
 use super::secret::SecretError;
 use super::vault::Vault;
 use domain::Identifier;
+use records::stored::{self, Stored};
 use store::keys::{SEALED_VALUES, in_organization};
-use store::record::{self, RecordError, records};
+use store::record::{encode, records};
 use store::{Batch, StoreError};
 
-records!(KeptV1<'a> = "sealed value");
-
-#[derive(Serialize, Deserialize)]
-struct KeptV1<'a> {
-    key: u32,
-    sealed: &'a [u8],
-}
+records!(SealedV1<'a> = "sealed value");
 
 #[derive(Serialize)]
 struct KeptIdentity<'a> {
@@ -72,7 +67,7 @@ pub(super) fn sealed_anew(
     bytes: &[u8],
 ) -> Result<Option<Vec<u8>>, StoreError> {
     let name = name_of(organization, found_under)?;
-    if decode(bytes)?.key == ring.current_id() {
+    if stored::read::<Sealed>(bytes)?.key == ring.current_id() {
         return Ok(None);
     }
     let value = open(ring, organization, name, bytes)?;
@@ -94,8 +89,7 @@ fn name_of<'a>(organization: &Identifier, key: &'a [u8]) -> Result<&'a str, Stor
 }
 
 fn seal(ring: &Ring, organization: &Identifier, name: &str, value: &SecretValue) -> Vec<u8> {
-    let sealed = ring.seal(&KeptIdentity { organization: organization.as_str(), name }, value);
-    record::encode(&KeptV1 { key: sealed.key, sealed: &sealed.bytes })
+    encode(&ring.seal(&KeptIdentity { organization: organization.as_str(), name }, value).to_form())
 }
 
 pub(super) fn open(
@@ -105,12 +99,7 @@ pub(super) fn open(
     bytes: &[u8],
 ) -> Result<SecretValue, StoreError> {
     let identity = KeptIdentity { organization: organization.as_str(), name };
-    ring.open(&identity, &decode(bytes)?).ok_or_else(|| damaged(organization, name))
-}
-
-fn decode(bytes: &[u8]) -> Result<Sealed, RecordError> {
-    let form: KeptV1<'_> = record::decode(bytes)?;
-    Ok(Sealed { key: form.key, bytes: form.sealed.to_vec() })
+    ring.open(&identity, &stored::read(bytes)?).ok_or_else(|| damaged(organization, name))
 }
 
 fn damaged(organization: &Identifier, name: &str) -> StoreError {

@@ -45,9 +45,7 @@ pub async fn unlock(
     if secrets > 0 {
         tracing::info!(secrets, "finished an interrupted rotation of the master key");
     }
-    if audit_key::exists(store)? && !audit_key::opens(store, &master)? {
-        return Err(master.foreign_seals());
-    }
+    check_audit_key_opens(store, &[&master])?;
     note_fingerprint(data_dir, &given);
     Ok(master)
 }
@@ -119,7 +117,7 @@ fn current(store: &dyn Store, files: &KeyFiles<'_>) -> Result<MasterKey, OpenErr
 /// Whether this key opens all data keys and the audit key.
 fn opens_all(store: &dyn Store, master: &MasterKey) -> Result<bool, StoreError> {
     let opens_rings = rings(store)?.iter().all(|wrapped| wrapped.unwrap(&master.key).is_some());
-    Ok(opens_rings && (audit_key::opens(store, master)? || !audit_key::exists(store)?))
+    Ok(opens_rings && !audit_key::is_foreign(store, &[master])?)
 }
 
 /// Whether nothing is sealed under any master key.
@@ -242,13 +240,9 @@ pub fn check_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), Open
 }
 
 fn check_audit_key_opens(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenError> {
-    let mut is_foreign = audit_key::exists(store)?;
-    for master in masters {
-        is_foreign &= !audit_key::opens(store, master)?;
-    }
-    match masters.last().filter(|_| is_foreign) {
-        Some(blamed) => Err(blamed.foreign_seals()),
-        None => Ok(()),
+    match masters.last() {
+        Some(blamed) if audit_key::is_foreign(store, masters)? => Err(blamed.foreign_seals()),
+        Some(_) | None => Ok(()),
     }
 }
 
@@ -280,10 +274,7 @@ pub async fn forget_sealed(
     let masters: Vec<&MasterKey> = from_environment.into_iter().chain(&current).chain(&next).collect();
     let opens = |wrapped: &WrappedRing| masters.iter().any(|master| wrapped.unwrap(&master.key).is_some());
     let (kept, lost): (Vec<_>, Vec<_>) = rings(store)?.into_iter().partition(opens);
-    let mut audit_is_lost = audit_key::exists(store)?;
-    for master in &masters {
-        audit_is_lost &= !audit_key::opens(store, master)?;
-    }
+    let audit_is_lost = audit_key::is_foreign(store, &masters)?;
     if lost.is_empty() && !audit_is_lost {
         if !is_unused(store)? {
             tracing::warn!(
@@ -316,7 +307,7 @@ async fn forget_lost(store: &dyn Store, lost: &[WrappedRing], audit_is_lost: boo
     }
     if audit_is_lost {
         let mut batch = Batch::default();
-        audit_key::forget(&mut batch);
+        batch.delete(store::keys::AUDIT_KEY);
         commit_durably(store, batch).await?;
         tracing::warn!("deleted the key of the audit log: its seals so far can no longer be checked");
     }

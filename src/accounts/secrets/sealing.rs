@@ -2,6 +2,7 @@
 //! associated data names the owner of the bytes, so that they cannot be opened as anything else.
 
 use std::fmt;
+use std::sync::Arc;
 
 use chacha20poly1305::aead::{AeadInOut, Generate, KeyInit};
 use chacha20poly1305::{Tag, XChaCha20Poly1305, XNonce};
@@ -9,6 +10,7 @@ use serde::Serialize;
 use zeroize::Zeroizing;
 
 use domain::{CharClass, Identifier, Malformed, TextRule, VariableName};
+use records::stored::stored;
 
 pub const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 24;
@@ -132,12 +134,6 @@ struct DataKey {
     key: Key,
 }
 
-/// A data key under a master key.
-pub struct WrappedKey {
-    pub id: u32,
-    pub sealed: Vec<u8>,
-}
-
 impl Ring {
     pub fn generate() -> Self {
         Self { floor: 0, keys: vec![DataKey { id: 1, key: Key::generate() }] }
@@ -169,7 +165,7 @@ impl Ring {
 
     pub fn seal(&self, identity: &impl AssociatedData, value: &SecretValue) -> Sealed {
         let DataKey { id, key } = self.current();
-        Sealed { key: *id, bytes: key.seal(identity, value.reveal().as_bytes()) }
+        Sealed { key: *id, bytes: key.seal(identity, value.reveal().as_bytes()).into() }
     }
 
     pub fn open(&self, identity: &impl AssociatedData, sealed: &Sealed) -> Option<SecretValue> {
@@ -178,20 +174,21 @@ impl Ring {
         SecretValue::parse(std::str::from_utf8(&plain).ok()?).ok()
     }
 
-    pub fn wrap(&self, organization: &Identifier, master: &Key) -> Vec<WrappedKey> {
+    /// The keys under a master key.
+    pub fn wrap(&self, organization: &Identifier, master: &Key) -> Vec<Sealed> {
         let wrap = |DataKey { id, key }: &DataKey| {
             let identity = DataKeyIdentity { organization: organization.as_str(), id: *id };
-            WrappedKey { id: *id, sealed: master.seal(&identity, key.reveal()) }
+            Sealed { key: *id, bytes: master.seal(&identity, key.reveal()).into() }
         };
         self.keys.iter().map(wrap).collect()
     }
 
     /// None if there are no keys or one of them does not open.
-    pub fn unwrap(organization: &Identifier, floor: u64, wrapped: &[WrappedKey], master: &Key) -> Option<Self> {
-        let open = |wrapped: &WrappedKey| {
-            let identity = DataKeyIdentity { organization: organization.as_str(), id: wrapped.id };
-            let key = Key::from_bytes(&master.open(&identity, &wrapped.sealed)?)?;
-            Some(DataKey { id: wrapped.id, key })
+    pub fn unwrap(organization: &Identifier, floor: u64, wrapped: &[Sealed], master: &Key) -> Option<Self> {
+        let open = |wrapped: &Sealed| {
+            let identity = DataKeyIdentity { organization: organization.as_str(), id: wrapped.key };
+            let key = Key::from_bytes(&master.open(&identity, &wrapped.bytes)?)?;
+            Some(DataKey { id: wrapped.key, key })
         };
         let keys = wrapped.iter().map(open).collect::<Option<Vec<_>>>()?;
         (!keys.is_empty()).then_some(Self { floor, keys })
@@ -202,12 +199,14 @@ impl Ring {
     }
 }
 
-/// An encrypted value.
+/// An encrypted value, or a data key under a master key.
 pub struct Sealed {
-    /// The id of the data key that sealed it.
+    /// The id of the data key.
     pub key: u32,
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<[u8]>,
 }
+
+stored! { struct SealedV1 of Sealed { key: u32, bytes: Arc<[u8]> } }
 
 /// Room for a private key or a certificate chain, and far below what one batch of the store or one environment variable
 /// can hold.

@@ -3,8 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::sealing::{Key, Ring, Sealed, SecretIdentity, SecretValue, WrappedKey};
+use super::sealing::{Key, Ring, Sealed, SealedV1, SecretIdentity, SecretValue};
 use domain::{Description, Identifier, Timestamp, VariableName};
+use records::stored::Stored;
 use store::StoreError;
 use store::keys::{DATA_KEYS, SECRETS, in_organization};
 use store::record::{self, records};
@@ -94,15 +95,15 @@ struct SecretV1<'a> {
     description: &'a str,
     created_at: i64,
     updated_at: i64,
-    key: u32,
-    sealed: &'a [u8],
+    #[serde(borrow)]
+    sealed: SealedV1<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct RingV1<'a> {
     floor: u64,
     #[serde(borrow)]
-    keys: Vec<(u32, &'a [u8])>,
+    keys: Vec<SealedV1<'a>>,
 }
 
 /// A secret with its value sealed.
@@ -127,8 +128,7 @@ impl Record {
             description: self.secret.description.as_str(),
             created_at: self.secret.created_at.as_millis(),
             updated_at: self.secret.updated_at.as_millis(),
-            key: self.sealed.key,
-            sealed: &self.sealed.bytes,
+            sealed: self.sealed.to_form(),
         })
     }
 
@@ -145,7 +145,8 @@ impl Record {
             created_at: Timestamp::from_millis(form.created_at),
             updated_at: Timestamp::from_millis(form.updated_at),
         };
-        Ok(Self { organization, secret, sealed: Sealed { key: form.key, bytes: form.sealed.to_vec() } })
+        let sealed = Stored::from_form(form.sealed).map_err(record::invalid::<SecretV1<'_>>)?;
+        Ok(Self { organization, secret, sealed })
     }
 }
 
@@ -160,16 +161,14 @@ fn parse_key(key: &[u8]) -> Option<(Identifier, Option<Identifier>, VariableName
 }
 
 pub fn encode_ring(organization: &Identifier, ring: &Ring, master: &Key) -> Vec<u8> {
-    let wrapped = ring.wrap(organization, master);
-    let keys = wrapped.iter().map(|key| (key.id, key.sealed.as_slice())).collect();
-    record::encode(&RingV1 { floor: ring.floor, keys })
+    record::encode(&RingV1 { floor: ring.floor, keys: ring.wrap(organization, master).to_form() })
 }
 
 /// The keys of an organization, still wrapped.
 pub struct WrappedRing {
     pub organization: Identifier,
     floor: u64,
-    keys: Vec<WrappedKey>,
+    keys: Vec<Sealed>,
 }
 
 impl WrappedRing {
@@ -177,7 +176,7 @@ impl WrappedRing {
         let form: RingV1<'_> = record::decode(bytes).map_err(|error| error.under(key))?;
         let name = key.strip_prefix(DATA_KEYS).and_then(|name| std::str::from_utf8(name).ok());
         let organization = name.and_then(|name| Identifier::parse(name).ok());
-        let keys = form.keys.into_iter().map(|(id, sealed)| WrappedKey { id, sealed: sealed.to_vec() }).collect();
+        let keys = Stored::from_form(form.keys).map_err(record::invalid::<RingV1<'_>>)?;
         Ok(Self { organization: organization.ok_or_else(record::misplaced::<RingV1<'_>>)?, floor: form.floor, keys })
     }
 

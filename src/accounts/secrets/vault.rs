@@ -33,14 +33,6 @@ struct Entry {
     changed: Sequence,
 }
 
-struct Update<'a> {
-    organization: &'a Identifier,
-    slot: Slot,
-    change: SecretChange,
-    expected: Option<Vec<u64>>,
-    cause: Cause<'a>,
-}
-
 impl Vault {
     /// Refuses a master key that does not open the stored data keys.
     pub fn open(store: Arc<dyn Store>, master: MasterKey) -> Result<Self, OpenError> {
@@ -92,8 +84,30 @@ impl Vault {
         cause: Cause<'_>,
         beside: impl FnOnce(&Secret, &mut Batch) -> Held,
     ) -> Result<Secret, SecretError> {
+        let NewSecret { pipeline, name, value, description } = new;
         let created = self.organizations.change(|organizations, committer| {
-            self.hand_in_new(organizations, committer, organization, new, cause, beside)
+            let known = organizations.get(organization);
+            if known.is_some_and(|known| known.secrets.contains_key(&(pipeline.clone(), name.clone()))) {
+                return Err(SecretError::Exists);
+            }
+            if known.is_some_and(|known| known.secrets.len() >= SECRETS_MAX) {
+                return Err(SecretError::TooMany);
+            }
+            let mut batch = Batch::default();
+            let ring = known.map_or_else(|| Arc::new(Ring::generate()), |known| known.ring.clone());
+            if known.is_none() {
+                self.put_ring(&mut batch, organization, &ring);
+            }
+            let version = ring.floor + 1;
+            let secret = Secret { name, description, pipeline, version, created_at: cause.at, updated_at: cause.at };
+            put_record(&mut batch, organization, &ring, &secret, &value);
+            record(&mut batch, organization, &EventData::SecretCreated(described(&secret)), &secret, cause);
+            let held = beside(&secret, &mut batch);
+            let changed = committer.commit(batch)?;
+            let known = organizations.entry(organization.clone());
+            let known = known.or_insert_with(|| Organization { ring, secrets: BTreeMap::new() });
+            known.put(secret.clone(), changed);
+            Ok((secret, held))
         });
         created.await.map(|(secret, _held)| secret)
     }
@@ -108,14 +122,40 @@ impl Vault {
         expected: Option<Vec<u64>>,
         cause: Cause<'_>,
     ) -> Result<Secret, SecretError> {
-        let update = Update { organization, slot: (pipeline.cloned(), name.clone()), change, expected, cause };
+        let slot = (pipeline.cloned(), name.clone());
         loop {
-            let kept = match update.change.value {
+            // The record whose value stays.
+            let kept = match change.value {
                 Some(_) => None,
-                None => self.settled_record(organization, &update.slot).await?,
+                None => self.settled_record(organization, &slot).await?,
             };
-            let updated =
-                self.organizations.change(|organizations, committer| update.hand_in(organizations, committer, kept));
+            let updated = self.organizations.change(|organizations, committer| {
+                let known = organizations.get_mut(organization).ok_or(SecretError::NotFound)?;
+                let entry = known.secrets.get(&slot).ok_or(SecretError::NotFound)?;
+                entry.check(expected.as_deref())?;
+                let value = match (&change.value, kept) {
+                    (Some(value), _) => value.clone(),
+                    (None, Some(record)) if record.secret == entry.secret => open(&known.ring, &record)?,
+                    // It is no longer the newest, and is read again.
+                    (None, _) => return Ok(None),
+                };
+                let mut secret =
+                    Secret { version: entry.secret.version + 1, updated_at: cause.at, ..entry.secret.clone() };
+                if let Some(description) = &change.description {
+                    secret.description = description.clone();
+                }
+                let mut batch = Batch::default();
+                put_record(&mut batch, organization, &known.ring, &secret, &value);
+                let data = SecretUpdatedData {
+                    name: secret.name.shared(),
+                    version: secret.version,
+                    value_changed: change.value.is_some(),
+                    description_changed: change.description.is_some(),
+                };
+                record(&mut batch, organization, &EventData::SecretUpdated(data), &secret, cause);
+                known.put(secret.clone(), committer.commit(batch)?);
+                Ok::<_, SecretError>(Some(secret))
+            });
             if let Some(secret) = updated.await? {
                 return Ok(secret);
             }
@@ -218,40 +258,6 @@ impl Vault {
         Ok(self.record(organization, slot.0.as_ref(), &slot.1)?)
     }
 
-    fn hand_in_new<Held>(
-        &self,
-        organizations: &mut Organizations,
-        committer: &mut Committer<'_>,
-        organization: &Identifier,
-        new: NewSecret,
-        cause: Cause<'_>,
-        beside: impl FnOnce(&Secret, &mut Batch) -> Held,
-    ) -> Result<(Secret, Held), SecretError> {
-        let NewSecret { pipeline, name, value, description } = new;
-        let known = organizations.get(organization);
-        if known.is_some_and(|known| known.secrets.contains_key(&(pipeline.clone(), name.clone()))) {
-            return Err(SecretError::Exists);
-        }
-        if known.is_some_and(|known| known.secrets.len() >= SECRETS_MAX) {
-            return Err(SecretError::TooMany);
-        }
-        let mut batch = Batch::default();
-        let ring = known.map_or_else(|| Arc::new(Ring::generate()), |known| known.ring.clone());
-        if known.is_none() {
-            self.put_ring(&mut batch, organization, &ring);
-        }
-        let version = ring.floor + 1;
-        let secret = Secret { name, description, pipeline, version, created_at: cause.at, updated_at: cause.at };
-        put_record(&mut batch, organization, &ring, &secret, &value);
-        record(&mut batch, organization, &EventData::SecretCreated(described(&secret)), &secret, cause);
-        let held = beside(&secret, &mut batch);
-        let changed = committer.commit(batch)?;
-        let organization = organizations.entry(organization.clone());
-        let organization = organization.or_insert_with(|| Organization { ring, secrets: BTreeMap::new() });
-        organization.put(secret.clone(), changed);
-        Ok((secret, held))
-    }
-
     fn hand_in_deletes(
         &self,
         organizations: &mut Organizations,
@@ -286,40 +292,6 @@ impl Vault {
 
     fn put_ring(&self, batch: &mut Batch, organization: &Identifier, ring: &Ring) {
         batch.put(secret::ring_key(organization), secret::encode_ring(organization, ring, &self.master.key));
-    }
-}
-
-impl Update<'_> {
-    /// `kept` is the record whose value stays. None if it is no longer the newest and must be read again.
-    fn hand_in(
-        &self,
-        organizations: &mut Organizations,
-        committer: &mut Committer<'_>,
-        kept: Option<Record>,
-    ) -> Result<Option<Secret>, SecretError> {
-        let known = organizations.get_mut(self.organization).ok_or(SecretError::NotFound)?;
-        let entry = known.secrets.get(&self.slot).ok_or(SecretError::NotFound)?;
-        entry.check(self.expected.as_deref())?;
-        let value = match (&self.change.value, kept) {
-            (Some(value), _) => value.clone(),
-            (None, Some(record)) if record.secret == entry.secret => open(&known.ring, &record)?,
-            (None, _) => return Ok(None),
-        };
-        let mut secret =
-            Secret { version: entry.secret.version + 1, updated_at: self.cause.at, ..entry.secret.clone() };
-        if let Some(description) = &self.change.description {
-            secret.description = description.clone();
-        }
-        let mut batch = Batch::default();
-        put_record(&mut batch, self.organization, &known.ring, &secret, &value);
-        let SecretChange { value, description } = &self.change;
-        let SecretData { name, version } = described(&secret);
-        let (value_changed, description_changed) = (value.is_some(), description.is_some());
-        let data = SecretUpdatedData { name, version, value_changed, description_changed };
-        record(&mut batch, self.organization, &EventData::SecretUpdated(data), &secret, self.cause);
-        let changed = committer.commit(batch)?;
-        known.put(secret.clone(), changed);
-        Ok(Some(secret))
     }
 }
 

@@ -10,6 +10,7 @@ use http::{Request, Response};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use super::jwt::Unverified;
 use ambient::backoff::{Backoff, Retries};
 use outbound::{LazyClient, error_chain, read_body};
 
@@ -17,6 +18,8 @@ use outbound::{LazyClient, error_chain, read_body};
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Key sets and tokens of large providers have some ten kilobytes.
 const ANSWER_BYTES_MAX: usize = 512 * 1024;
+/// Of a provider's text in our log.
+pub const SAID_LENGTH_MAX: usize = 200;
 
 #[derive(Default)]
 pub struct ProviderClient(LazyClient);
@@ -77,6 +80,22 @@ impl Failure {
     pub fn invalid(why: impl Into<String>) -> Self {
         Self::Invalid(why.into())
     }
+}
+
+impl From<Unverified> for Failure {
+    fn from(unverified: Unverified) -> Self {
+        match unverified {
+            Unverified::UnknownKey => {
+                Self::invalid("the ID token is signed with a key that the provider does not publish")
+            }
+            Unverified::Invalid(why) => Self::Invalid(said(&why)),
+        }
+    }
+}
+
+/// A part of a text of a provider or a token, escaped for one line of a log.
+pub fn said(text: &str) -> String {
+    text.chars().take(SAID_LENGTH_MAX).collect::<String>().escape_debug().to_string()
 }
 
 /// The longest pause before a failing provider is asked again, as a multiple of the first pause.
@@ -144,8 +163,23 @@ impl<T> Kept<T> {
         stale.ok_or(failure)
     }
 
+    /// Checks a token with a copy, and if that lacks the token's key, with a newer one.
+    pub async fn check<C>(
+        &self,
+        known: &Arc<T>,
+        ask: impl AsyncFnOnce() -> Result<T, Failure>,
+        check: impl Fn(&T) -> Result<C, Unverified>,
+    ) -> Result<Result<C, Unverified>, Failure> {
+        match check(known) {
+            Err(Unverified::UnknownKey) => {}
+            checked => return Ok(checked),
+        }
+        let newer = self.newer_than(known, ask).await?;
+        Ok(newer.map_or(Err(Unverified::UnknownKey), |newer| check(&newer)))
+    }
+
     /// A copy newer than `known`, which lacked a key. None if the provider was already asked for that just now.
-    pub async fn newer_than(
+    async fn newer_than(
         &self,
         known: &Arc<T>,
         ask: impl AsyncFnOnce() -> Result<T, Failure>,

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 use url::Url;
 
-use super::client::{Failure, ProviderClient};
+use super::client::{Failure, ProviderClient, said};
 use super::discovery::Metadata;
 use super::jwt::{Claims, Expected, Purpose, SignedToken, Unverified};
 use super::pending::Pending;
@@ -19,8 +19,6 @@ use super::provider::Provider;
 use domain::Timestamp;
 
 const JSON: &str = "application/json";
-/// Of a provider's text in our log.
-const SAID_LENGTH_MAX: usize = 200;
 
 /// The answer to a code. Has no `Debug`, since it contains secrets.
 #[derive(Deserialize)]
@@ -118,11 +116,6 @@ impl ErrorResponse {
     }
 }
 
-/// A provider's text, shortened and escaped for one line of a log.
-pub fn said(text: &str) -> String {
-    text.chars().take(SAID_LENGTH_MAX).collect::<String>().escape_debug().to_string()
-}
-
 /// The subject and the claims of the ID token, if it is from this provider, for this client and this sign-in, and
 /// valid.
 pub fn verified(
@@ -194,6 +187,7 @@ fn challenge(verifier: &str) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use super::super::client::SAID_LENGTH_MAX;
     use super::super::provider::{ClientSecret, GROUPS_CLAIM, NAME_CLAIM};
     use super::*;
     use domain::Identifier;

@@ -36,7 +36,7 @@ pub struct Metadata {
 
 pub struct Discovery {
     pub provider: Provider,
-    found: Kept<Metadata>,
+    pub found: Kept<Metadata>,
 }
 
 /// The fields that we use of a provider's description.
@@ -56,39 +56,32 @@ impl Discovery {
     }
 
     pub async fn metadata(&self, client: &ProviderClient) -> Result<Arc<Metadata>, Failure> {
-        self.found.get(async || ask(&self.provider, client).await).await
+        self.found.get(async || self.ask(client).await).await
     }
 
-    /// Metadata newer than `known`, which lacked a key. None if the provider was already asked for that just now.
-    pub async fn newer_than(
-        &self,
-        known: &Arc<Metadata>,
-        client: &ProviderClient,
-    ) -> Result<Option<Arc<Metadata>>, Failure> {
-        self.found.newer_than(known, async || ask(&self.provider, client).await).await
+    /// The metadata, from the provider itself.
+    pub async fn ask(&self, client: &ProviderClient) -> Result<Metadata, Failure> {
+        let answer = client.get(&description_url(&self.provider.issuer)).await?;
+        let description: Description = document(&answer, &[JSON], "its description")?;
+        if description.issuer != self.provider.issuer {
+            return Err(Failure::invalid("its description is of another issuer"));
+        }
+        let token_endpoint =
+            description.token_endpoint.ok_or_else(|| Failure::invalid("it names no token endpoint"))?;
+        let methods = description.token_endpoint_auth_methods_supported.unwrap_or_default();
+        let takes = |method: &str| methods.iter().any(|named| named == method);
+        let authorization_endpoint = endpoint(&description.authorization_endpoint)?;
+        let token_endpoint = endpoint(&token_endpoint)?;
+        let userinfo_endpoint = description.userinfo_endpoint.as_deref().map(endpoint).transpose()?;
+        check_endpoints([&authorization_endpoint, &token_endpoint].into_iter().chain(&userinfo_endpoint))?;
+        Ok(Metadata {
+            authorization_endpoint,
+            token_endpoint,
+            userinfo_endpoint,
+            secret_in_body: takes("client_secret_post") && !takes("client_secret_basic"),
+            keys: fetch_keys(&description.jwks_uri, client).await?,
+        })
     }
-}
-
-async fn ask(provider: &Provider, client: &ProviderClient) -> Result<Metadata, Failure> {
-    let answer = client.get(&description_url(&provider.issuer)).await?;
-    let description: Description = document(&answer, &[JSON], "its description")?;
-    if description.issuer != provider.issuer {
-        return Err(Failure::invalid("its description is of another issuer"));
-    }
-    let token_endpoint = description.token_endpoint.ok_or_else(|| Failure::invalid("it names no token endpoint"))?;
-    let methods = description.token_endpoint_auth_methods_supported.unwrap_or_default();
-    let takes = |method: &str| methods.iter().any(|named| named == method);
-    let authorization_endpoint = endpoint(&description.authorization_endpoint)?;
-    let token_endpoint = endpoint(&token_endpoint)?;
-    let userinfo_endpoint = description.userinfo_endpoint.as_deref().map(endpoint).transpose()?;
-    check_endpoints([&authorization_endpoint, &token_endpoint].into_iter().chain(&userinfo_endpoint))?;
-    Ok(Metadata {
-        authorization_endpoint,
-        token_endpoint,
-        userinfo_endpoint,
-        secret_in_body: takes("client_secret_post") && !takes("client_secret_basic"),
-        keys: fetch_keys(&description.jwks_uri, client).await?,
-    })
 }
 
 /// The URL of an issuer's description.

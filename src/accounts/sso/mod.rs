@@ -1,12 +1,12 @@
 //! Single sign-on: OpenID Connect with the authorization code flow, PKCE, state and nonce. Determines a person's
-//! identity from a provider that an organization file names, and their role from their groups. Knows neither members
-//! nor HTTP handlers.
+//! identity from a provider that an organization file names, and their role from their groups. Finds no members (see
+//! `auth`), and knows nothing of HTTP handlers.
 //!
 //! A sign-in has two halves. [`SingleSignOn::begin`] creates the provider's URL, and a sealed text for a cookie of the
 //! same browser, which contains all that the second half needs: so the server stores nothing for browsers that never
 //! come back. [`SingleSignOn::finish`] opens it, exchanges the code, and checks the ID token.
 //!
-//! Each file uses only those before it: client, pending, jwt, provider, discovery, code_flow. `identities` also uses
+//! Each file uses only those before it: jwt, client, pending, provider, discovery, code_flow. `identities` also uses
 //! the client, the cache, claims and signed tokens (`jwt`).
 
 mod client;
@@ -17,7 +17,6 @@ mod pending;
 mod provider;
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -26,17 +25,15 @@ use code_flow::random_text;
 use discovery::{Discovery, Metadata};
 use pending::{FinishedStates, Pending};
 
+use crate::auth::ProvidedPerson;
 use crate::secrets::SealingKey;
 use domain::{Identifier, Timestamp};
 
-pub use client::{Failure, Keeping, Kept, ProviderClient};
-pub use code_flow::said;
+pub use client::{Failure, Keeping, Kept, ProviderClient, said};
 pub use discovery::{description_url, fetch_keys};
 pub use jwt::{Claims, Expected, KeySet, Purpose, SignedToken, Unverified};
 pub use pending::{PENDING_SECONDS, ReturnPath};
-pub use provider::{
-    ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, PROVIDERS_MAX, Provider, SignedIn, check_issuer,
-};
+pub use provider::{ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, PROVIDERS_MAX, Provider, check_issuer};
 
 /// Concurrently finished sign-ins, each with one to three requests to its provider. Anybody can start one.
 const FINISHING_MAX: usize = 32;
@@ -83,7 +80,7 @@ pub struct Callback<'a> {
 pub struct Finished {
     pub organization: Identifier,
     pub return_path: ReturnPath,
-    pub outcome: Result<SignedIn, Failure>,
+    pub outcome: Result<ProvidedPerson, Failure>,
 }
 
 impl SingleSignOn {
@@ -145,17 +142,17 @@ impl SingleSignOn {
         Ok(Finished {
             organization: organization.clone(),
             return_path: ReturnPath::parse(&pending.return_path).unwrap_or_default(),
-            outcome: self.person(discovery, &pending, &callback, now).await,
+            outcome: self.person((organization, discovery), &pending, &callback, now).await,
         })
     }
 
     async fn person(
         &self,
-        discovery: &Discovery,
+        (organization, discovery): (&Identifier, &Discovery),
         pending: &Pending,
         callback: &Callback<'_>,
         now: Timestamp,
-    ) -> Result<SignedIn, Failure> {
+    ) -> Result<ProvidedPerson, Failure> {
         let provider = &discovery.provider;
         // Before anything is sent: the code of one provider must not be given to another.
         if callback.issuer.is_some_and(|issuer| issuer != provider.issuer) {
@@ -169,25 +166,11 @@ impl SingleSignOn {
         let metadata = discovery.metadata(&self.client).await?;
         let response = code_flow::exchange(provider, &metadata, code, pending, &self.client).await?;
         let verified = |known: &Metadata| code_flow::verified(provider, known, &response, &pending.nonce, now);
-        let (subject, mut claims) = match verified(&metadata) {
-            Err(Unverified::UnknownKey) => verified(&*self.newer(discovery, &metadata).await?),
-            verified => verified,
-        }
-        .map_err(|unverified| match unverified {
-            Unverified::UnknownKey => unknown_key(),
-            Unverified::Invalid(why) => Failure::Invalid(said(&why)),
-        })?;
+        let ask = async || discovery.ask(&self.client).await;
+        let (subject, mut claims) = discovery.found.check(&metadata, ask, verified).await??;
         if !claims.has(&provider.groups_claim) || !claims.has(&provider.name_claim) {
             claims.complete(code_flow::user_info(&metadata, &response.access_token, &subject, &self.client).await?);
         }
-        SignedIn::new(provider, &subject, &claims)
+        provider.person(organization, &subject, &claims)
     }
-
-    async fn newer(&self, discovery: &Discovery, known: &Arc<Metadata>) -> Result<Arc<Metadata>, Failure> {
-        discovery.newer_than(known, &self.client).await?.ok_or_else(unknown_key)
-    }
-}
-
-fn unknown_key() -> Failure {
-    Failure::invalid("the ID token is signed with a key that the provider does not publish")
 }

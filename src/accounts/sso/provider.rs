@@ -9,7 +9,8 @@ use zeroize::Zeroizing;
 
 use super::client::Failure;
 use super::jwt::Claims;
-use domain::{Identifier, Malformed, Role};
+use crate::auth::{ProvidedPerson, ProviderLink, SourceId};
+use domain::{Email, Identifier, Malformed, Role};
 
 /// The sign-in page has a button for each.
 pub const PROVIDERS_MAX: usize = 10;
@@ -57,6 +58,34 @@ impl Provider {
         let otherwise = self.default_role.map(|role| role.to_string());
         let claim = format!("by {}", self.groups_claim);
         of_groups.chain(otherwise).chain([claim]).collect()
+    }
+
+    /// The person that an ID token is about, after all checks of the token.
+    pub fn person(&self, organization: &Identifier, subject: &str, claims: &Claims) -> Result<ProvidedPerson, Failure> {
+        if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
+            return Err(Failure::invalid("the subject is empty or has more than 255 bytes"));
+        }
+        let role = self.role(&claims.texts(&self.groups_claim)).ok_or(Failure::NoRole)?;
+        let email = claims.text(EMAIL);
+        let name = [claims.text(&self.name_claim), email].into_iter().flatten().find_map(name);
+        let (provider, issuer, subject) = (self.id.clone(), self.issuer.clone(), subject.to_owned());
+        Ok(ProvidedPerson {
+            organization: organization.clone(),
+            source: SourceId::of_provider(&provider, &issuer),
+            link: ProviderLink { provider, issuer, subject },
+            name: name.ok_or(Failure::NoName)?,
+            // An address that cannot be stored is dropped.
+            email: email.and_then(|email| Email::parse(email).ok()),
+            email_verified: claims.is_true(EMAIL_VERIFIED),
+            role,
+            assignment: self.assignment(),
+        })
+    }
+
+    /// The highest role that one of the groups has.
+    fn role(&self, groups: &[&str]) -> Option<Role> {
+        let mapped = self.roles.iter().filter(|entry| groups.contains(&entry.group.as_str())).map(|entry| entry.role);
+        mapped.max().or(self.default_role)
     }
 }
 
@@ -110,50 +139,6 @@ const NAME_LENGTH_MAX: usize = 63;
 const EMAIL: &str = "email";
 const EMAIL_VERIFIED: &str = "email_verified";
 
-/// A person who has signed in at a provider, after all checks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SignedIn {
-    pub provider: Identifier,
-    /// The provider's id of the person: never reused, never changed.
-    pub subject: String,
-    /// The name for a new member.
-    pub name: Identifier,
-    pub email: Option<String>,
-    /// Whether the provider has verified that the address is theirs.
-    pub email_verified: bool,
-    pub role: Role,
-    /// How the provider assigned roles at that time.
-    pub assignment: Vec<String>,
-    pub issuer: String,
-}
-
-impl SignedIn {
-    pub fn new(provider: &Provider, subject: &str, claims: &Claims) -> Result<Self, Failure> {
-        if subject.is_empty() || subject.len() > SUBJECT_BYTES_MAX {
-            return Err(Failure::invalid("the subject is empty or has more than 255 bytes"));
-        }
-        let role = role(provider, &claims.texts(&provider.groups_claim)).ok_or(Failure::NoRole)?;
-        let email = claims.text(EMAIL).map(str::to_owned);
-        let name = [claims.text(&provider.name_claim), email.as_deref()].into_iter().flatten().find_map(name);
-        Ok(Self {
-            provider: provider.id.clone(),
-            subject: subject.to_owned(),
-            name: name.ok_or(Failure::NoName)?,
-            email_verified: claims.is_true(EMAIL_VERIFIED),
-            email,
-            role,
-            assignment: provider.assignment(),
-            issuer: provider.issuer.clone(),
-        })
-    }
-}
-
-/// The highest role that one of the groups has.
-fn role(provider: &Provider, groups: &[&str]) -> Option<Role> {
-    let mapped = provider.roles.iter().filter(|entry| groups.contains(&entry.group.as_str())).map(|entry| entry.role);
-    mapped.max().or(provider.default_role)
-}
-
 /// A member's name from a name at the provider: `ana.l-pez` from `Ana.López@acme.example`. In lower case, so that two
 /// members do not differ only in case.
 fn name(text: &str) -> Option<Identifier> {
@@ -171,7 +156,6 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::super::jwt::claims;
     use super::super::provider::{GROUPS_CLAIM, GroupRole, NAME_CLAIM};
     use super::*;
 
@@ -227,8 +211,17 @@ mod tests {
         }
     }
 
-    fn signed_in(provider: &Provider, json: Value) -> Result<SignedIn, Failure> {
-        SignedIn::new(provider, "subject-1", &claims(json))
+    fn claims(json: Value) -> Claims {
+        let Value::Object(map) = json else { panic!("claims are an object") };
+        Claims::new(map)
+    }
+
+    fn acme() -> Identifier {
+        Identifier::parse("acme").unwrap()
+    }
+
+    fn signed_in(provider: &Provider, json: Value) -> Result<ProvidedPerson, Failure> {
+        provider.person(&acme(), "subject-1", &claims(json))
     }
 
     #[test]
@@ -242,16 +235,16 @@ mod tests {
             (vec!["de", "devs", ""], None),
             (vec![], None),
         ] {
-            assert_eq!(role(&mapped, &groups), expected, "{groups:?}");
+            assert_eq!(mapped.role(&groups), expected, "{groups:?}");
         }
         let open = provider(&[("ops", Role::Admin)], Some(Role::Viewer));
-        assert_eq!((role(&open, &["x"]), role(&open, &["ops"])), (Some(Role::Viewer), Some(Role::Admin)));
+        assert_eq!((open.role(&["x"]), open.role(&["ops"])), (Some(Role::Viewer), Some(Role::Admin)));
     }
 
     #[test]
     fn a_group_with_two_roles_has_the_higher_one() {
         let twice = provider(&[("dev", Role::Maintainer), ("dev", Role::Viewer)], None);
-        assert_eq!(role(&twice, &["dev"]), Some(Role::Maintainer));
+        assert_eq!(twice.role(&["dev"]), Some(Role::Maintainer));
     }
 
     #[test]
@@ -280,15 +273,16 @@ mod tests {
         let mapped = provider(&[("dev", Role::Developer), ("ops", Role::Maintainer)], None);
         let ana =
             signed_in(&mapped, json!({ "groups": ["dev"], "preferred_username": "ana", "email": "a@acme.example" }));
-        let expected = SignedIn {
-            provider: mapped.id.clone(),
-            subject: "subject-1".to_owned(),
+        let (provider, issuer, subject) = (mapped.id.clone(), mapped.issuer.clone(), "subject-1".to_owned());
+        let expected = ProvidedPerson {
+            organization: acme(),
+            source: SourceId::of_provider(&provider, &issuer),
+            link: ProviderLink { provider, issuer, subject },
             name: Identifier::parse("ana").unwrap(),
-            email: Some("a@acme.example".to_owned()),
+            email: Email::parse("a@acme.example").ok(),
             email_verified: false,
             role: Role::Developer,
             assignment: mapped.assignment(),
-            issuer: mapped.issuer.clone(),
         };
         assert_eq!(ana, Ok(expected));
         let without = signed_in(&mapped, json!({ "preferred_username": "ana", "groups": ["other"] }));
@@ -303,7 +297,7 @@ mod tests {
     #[test]
     fn a_subject_has_the_bounds_of_the_standard() {
         let open = provider(&[], Some(Role::Viewer));
-        let with = |subject: &str| SignedIn::new(&open, subject, &claims(json!({ "preferred_username": "ana" })));
+        let with = |subject: &str| open.person(&acme(), subject, &claims(json!({ "preferred_username": "ana" })));
         assert!(with(&"x".repeat(255)).is_ok());
         for bad in ["", &"x".repeat(256)] {
             assert!(matches!(with(bad), Err(Failure::Invalid(_))), "{}", bad.len());

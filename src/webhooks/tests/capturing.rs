@@ -19,7 +19,7 @@ async fn a_webhook_gets_matching_events_from_its_creation_on() {
     assert_eq!(bench.captured(some), [42, 44]);
     assert_eq!(bench.captured(all), [41, 42, 43, 44], "its own making is the first");
     let first = &bench.webhooks.deliveries(&acme(), all, Some(DeliveryStatus::Pending)).unwrap()[3];
-    assert_eq!((&first.body, first.status), (&first.event.to_string().into_bytes(), DeliveryStatus::Pending));
+    assert_eq!((&*first.body, first.status), (first.event.to_string().as_bytes(), DeliveryStatus::Pending));
     bench.capture();
     assert_eq!(bench.captured(all).len(), 4, "each once");
 }

@@ -54,7 +54,7 @@ fn progress_and_deliveries_read_back() {
             id: delivery,
             event: EventId { number: 8, check: [1, 2, 3, 4] },
             event_type: EventType::SessionClaimed,
-            body: b"{}".to_vec(),
+            body: Arc::from(*b"{}"),
             created_at: at(1),
             status,
             tries: 0,

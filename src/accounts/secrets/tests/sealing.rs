@@ -41,12 +41,12 @@ fn no_flipped_bit_and_no_cut_goes_unnoticed() {
     let identity = SecretIdentity::new(&acme, None, &token, 1);
     let Sealed { key, bytes } = ring.seal(&identity, &value("s3cret"));
     for bit in 0..bytes.len() * 8 {
-        let mut flipped = bytes.clone();
+        let mut flipped = bytes.to_vec();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(ring.open(&identity, &Sealed { key, bytes: flipped }), None, "bit {bit}");
+        assert_eq!(ring.open(&identity, &Sealed { key, bytes: flipped.into() }), None, "bit {bit}");
     }
     for length in 0..bytes.len() {
-        assert_eq!(ring.open(&identity, &Sealed { key, bytes: bytes[..length].to_vec() }), None, "{length} bytes");
+        assert_eq!(ring.open(&identity, &Sealed { key, bytes: bytes[..length].into() }), None, "{length} bytes");
     }
     assert_eq!(ring.open(&identity, &Sealed { key: key + 1, bytes: bytes.clone() }), None);
     assert_eq!(Ring::generate().open(&identity, &Sealed { key, bytes }), None);

@@ -11,6 +11,4 @@ mod tests;
 mod token;
 
 pub use keys::{KeySet, Unverified};
-#[cfg(test)]
-pub use token::claims;
 pub use token::{Claims, Expected, Purpose, SignedToken};

@@ -271,16 +271,15 @@ impl Claims {
 }
 
 #[cfg(test)]
-pub fn claims(json: Value) -> Claims {
-    let Value::Object(map) = json else { panic!("claims are an object") };
-    Claims::new(map)
-}
-
-#[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    fn claims(json: Value) -> Claims {
+        let Value::Object(map) = json else { panic!("claims are an object") };
+        Claims::new(map)
+    }
 
     #[test]
     fn a_claim_is_found_by_its_name_or_by_a_path() {

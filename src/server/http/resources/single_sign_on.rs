@@ -14,9 +14,8 @@ use crate::http::own_page::Origin;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::request::RequestOrigin;
-use accounts::auth::{AccountsError, OpenToken, Proof, ProvidedPerson, ProviderLink, SourceId};
-use accounts::sso::{Begun, Callback, Failure, ReturnPath, SignedIn};
-use domain::{Email, Identifier};
+use accounts::auth::{AccountsError, NewSignIn, OpenToken, Proof, ProvidedPerson};
+use accounts::sso::{Begun, Callback, Failure, ReturnPath};
 use events::Cause;
 use http1::Response;
 
@@ -81,7 +80,7 @@ pub async fn finish(call: Call) -> Answered {
     };
     let (organization, return_path) = (&finished.organization, &finished.return_path);
     let signed_in = match finished.outcome {
-        Ok(person) => sign_in(&call, organization, person).await,
+        Ok(person) => sign_in(&call, person).await,
         Err(failure) => Err(refused(&call, &failure, Some(organization.as_str()), provider)),
     };
     let over = cookies::no_pending_sign_in(&origin);
@@ -98,22 +97,10 @@ pub async fn finish(call: Call) -> Answered {
 }
 
 /// Finds or creates the member, and signs them in.
-async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Result<OpenToken, Problem> {
+async fn sign_in(call: &Call, person: ProvidedPerson) -> Result<OpenToken, Problem> {
     let (realm, timeout) = (&call.app.realm, call.app.node.answer_timeout);
     let now = (realm.clock)();
-    let provider = person.provider.clone();
-    let source = SourceId::of_provider(&provider, &person.issuer);
-    let person = ProvidedPerson {
-        organization: organization.clone(),
-        link: ProviderLink { provider: person.provider, issuer: person.issuer, subject: person.subject },
-        name: person.name,
-        // An email address that cannot be stored is dropped.
-        email: person.email.as_deref().and_then(|email| Email::parse(email).ok()),
-        email_verified: person.email_verified,
-        role: person.role,
-        assignment: person.assignment,
-        source,
-    };
+    let (provider, source) = (person.link.provider.clone(), person.source);
     let finding = async {
         let found = realm.accounts.member_of_provider(person, Cause::system(now)).await;
         found.map_err(|error| match error {

@@ -14,8 +14,8 @@ use crate::http::outcome::done_within;
 use crate::http::paging::Query;
 use crate::http::problem::{FieldError, Problem};
 use crate::http::request::RequestOrigin;
-use accounts::auth::{AccountsError, OpenToken, SourceId, TrustedJob};
-use accounts::identities::{JobIdentity, TokenError};
+use accounts::auth::{AccountsError, OpenToken};
+use accounts::identities::TokenError;
 use domain::NoShare;
 
 pub const GRANT_TYPE: &str = "urn:ietf:params:oauth:grant-type:token-exchange";
@@ -73,18 +73,12 @@ async fn granted(call: &Call, identity_token: &str) -> Result<(OpenToken, i64), 
     let seconds = job.token_seconds;
     let request = call.id.shared();
     let exchanging = async {
-        let exchanged = realm.accounts.exchange(trusted(job), &request, now).await;
+        let exchanged = realm.accounts.exchange(job, &request, now).await;
         exchanged.map_err(|error| not_exchanged(call, error))
     };
     let open = done_within::<_, Problem>(call.app.node.answer_timeout, LOOK, exchanging).await?;
     tracing::info!(organization, token = %open.token.id, subject = open.token.name, "token exchanged");
     Ok((open, seconds))
-}
-
-fn trusted(job: JobIdentity) -> TrustedJob {
-    let JobIdentity { organization, name, role, issuer, subject, hash, until, token_seconds, rule } = job;
-    let source = SourceId::of_rule(&rule);
-    TrustedJob { organization, name, role, issuer, subject, hash, until, token_seconds, source }
 }
 
 /// The identity token of a supported request. Other parameters of the standard are refused, like all that would be
