@@ -25,10 +25,8 @@ use crate::http::refusals;
 use accounts::auth::Permission;
 use ambient::entropy;
 use analysis::fixes::{FixRequest, Proposed, Title};
-use analysis::service::{
-    Analysis, AnalysisFilter, Compared, EngineName, NewAnalysis, PullRequest, Report, Standing, Status,
-};
-use analysis::{Alternative, Evidence, SuggestedFix};
+use analysis::service::{Analysis, AnalysisFilter, Compared, EngineName, NewAnalysis, PullRequest, Standing, Status};
+use analysis::{Alternative, Evidence, Finding, SuggestedFix};
 use delivery::git::RefName;
 use domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier, REVISION};
 use http1::Request;
@@ -443,8 +441,8 @@ impl<'a> AnalysisView<'a> {
     }
 }
 
-impl<'a> From<&'a Report> for RootCauseView<'a> {
-    fn from(report: &'a Report) -> Self {
+impl<'a> From<&'a Finding> for RootCauseView<'a> {
+    fn from(report: &'a Finding) -> Self {
         Self {
             category: Named(report.category),
             summary: &report.summary,
