@@ -2,9 +2,6 @@
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
-use tracing::warn;
-
 use super::category::Category;
 use super::plain::last_shown;
 use domain::named::named_enum;
@@ -83,8 +80,10 @@ named_enum! {
     }
 }
 
+/// The result of an analysis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
+    /// The engine that actually answered.
     pub engine: EngineName,
     pub category: Category,
     pub summary: String,
@@ -93,6 +92,8 @@ pub struct Finding {
     /// From 0 to 1.
     pub confidence: f64,
     pub fix: Option<SuggestedFix>,
+    /// Added by the service.
+    pub compared_with: Option<Compared>,
     /// Other failures in the log, most likely first: consequences of the cause, or causes themselves if the engine is
     /// wrong. At most [`ALTERNATIVES_MAX`].
     pub alternatives: Vec<Alternative>,
@@ -118,7 +119,8 @@ pub struct Evidence {
     pub text: String,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SuggestedFix {
     /// One sentence.
     pub summary: String,
@@ -126,13 +128,14 @@ pub struct SuggestedFix {
     pub patch: Option<String>,
 }
 
-pub trait Engine: Send + Sync + 'static {
-    fn name(&self) -> EngineName;
-
-    fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>>;
+/// The successful deployment that a failed one was compared with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compared {
+    pub deployment: DeploymentId,
+    pub commit: CommitId,
 }
 
-/// Why an engine found nothing. None of these texts contains received data or a key.
+/// Why the model found nothing. None of these texts contains received data or a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EngineError {
     #[error("the request could not be prepared: {0}")]
@@ -148,31 +151,6 @@ pub enum EngineError {
     TooLarge(usize),
     #[error("the model's answer does not have the requested form: {0}")]
     Answer(&'static str),
-}
-
-/// Uses the second engine if the first one fails; the finding names the engine that produced it.
-pub struct WithFallback<A, B> {
-    pub first: A,
-    pub second: B,
-}
-
-impl<A: Engine, B: Engine> Engine for WithFallback<A, B> {
-    fn name(&self) -> EngineName {
-        self.first.name()
-    }
-
-    fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {
-        Box::pin(async move {
-            match self.first.analyse(case).await {
-                Ok(finding) => Ok(finding),
-                Err(error) => {
-                    let (engine, instead) = (self.first.name().as_str(), self.second.name().as_str());
-                    warn!(deployment = %case.deployment, engine, instead, %error, "the engine of an analysis failed; using the other one");
-                    self.second.analyse(case).await
-                }
-            }
-        })
-    }
 }
 
 impl From<&CaseLine> for Evidence {

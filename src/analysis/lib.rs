@@ -18,9 +18,9 @@ pub mod service;
 
 pub use category::Category;
 pub use engine::{
-    ALTERNATIVES_MAX, Alternative, Case, CaseLine, CaseStage, CaseStep, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine,
-    EngineError, EngineName, Evidence, Finding, PATCH_BYTES_MAX, SUMMARY_CHARACTERS_MAX, Success, SuggestedFix,
-    WithFallback,
+    ALTERNATIVES_MAX, Alternative, Case, CaseLine, CaseStage, CaseStep, Compared, EVIDENCE_CHARACTERS_MAX,
+    EVIDENCE_MAX, EngineError, EngineName, Evidence, Finding, PATCH_BYTES_MAX, SUMMARY_CHARACTERS_MAX, Success,
+    SuggestedFix,
 };
 
 use engine::clipped;

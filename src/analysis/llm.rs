@@ -10,15 +10,15 @@ mod tests;
 use std::fmt;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
 use self::prompt::{Mask, SentLine};
-use super::engine::{Case, Engine, EngineError, EngineName, Finding};
+use super::builtin::Builtin;
+use super::engine::{Case, EngineError, EngineName, Finding};
 use super::{Category, EVIDENCE_MAX, Evidence, SUMMARY_CHARACTERS_MAX, SuggestedFix, patch};
 use outbound::{LazyClient, error_chain};
 
@@ -85,7 +85,19 @@ impl Llm {
         Ok(Self { url, settings, mask: Box::new(mask) })
     }
 
-    async fn find(&self, case: &Case) -> Result<Finding, EngineError> {
+    /// The finding of the builtin engine if the model fails. It names the engine that produced it.
+    pub async fn analyse_or_fall_back(&self, case: &Case) -> Finding {
+        match self.analyse(case).await {
+            Ok(finding) => finding,
+            Err(error) => {
+                let (engine, instead) = (EngineName::Llm.as_str(), EngineName::Builtin.as_str());
+                tracing::warn!(deployment = %case.deployment, engine, instead, %error, "the engine of an analysis failed; using the other one");
+                Builtin.analyse(case).await
+            }
+        }
+    }
+
+    pub async fn analyse(&self, case: &Case) -> Result<Finding, EngineError> {
         let prompt = prompt::prompt(case, &self.mask, self.settings.max_log_bytes);
         let body = json!({
             "model": self.settings.model,
@@ -115,16 +127,6 @@ impl Llm {
     }
 }
 
-impl Engine for Llm {
-    fn name(&self) -> EngineName {
-        EngineName::Llm
-    }
-
-    fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {
-        Box::pin(self.find(case))
-    }
-}
-
 fn completions_url(base: &str) -> Result<Url, EngineError> {
     let unprepared = |reason: &str| EngineError::Unprepared(reason.to_owned());
     let url = Url::parse(&format!("{}/chat/completions", base.trim_end_matches('/')));
@@ -145,28 +147,13 @@ fn unreachable(error: reqwest::Error) -> EngineError {
 }
 
 #[derive(Deserialize)]
-struct Completion {
-    choices: Vec<Choice>,
-}
-
-#[derive(Deserialize)]
-struct Choice {
-    message: Message,
-}
-
-#[derive(Deserialize)]
-struct Message {
-    content: Option<String>,
-}
-
-#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ModelAnswer {
     category: String,
     summary: String,
     evidence: Vec<LineReference>,
     confidence: f64,
-    fix: Option<Fix>,
+    fix: Option<SuggestedFix>,
 }
 
 #[derive(Deserialize)]
@@ -177,21 +164,14 @@ struct LineReference {
     line: u32,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Fix {
-    summary: String,
-    patch: Option<String>,
-}
-
 /// Parses a finding from the body of a response; `sent` are the lines it may refer to.
 fn finding(body: &[u8], sent: &[SentLine<'_>]) -> Result<Finding, EngineError> {
-    let completion: Completion =
-        serde_json::from_slice(body).map_err(|_| EngineError::Answer("it is not a chat completion"))?;
-    let content = completion.choices.into_iter().next().and_then(|choice| choice.message.content);
+    let completion: Value = serde_json::from_slice(body).unwrap_or_default();
+    let choices = completion["choices"].as_array().ok_or(EngineError::Answer("it is not a chat completion"))?;
+    let content = choices.first().and_then(|choice| choice["message"]["content"].as_str());
     let content = content.ok_or(EngineError::Answer("it has no text"))?;
     let answer: ModelAnswer =
-        serde_json::from_str(&content).map_err(|_| EngineError::Answer("its text is not the requested JSON"))?;
+        serde_json::from_str(content).map_err(|_| EngineError::Answer("its text is not the requested JSON"))?;
     let category = Category::parse(&answer.category).map_err(|_| EngineError::Answer("its category is unknown"))?;
     if !(0.0..=1.0).contains(&answer.confidence) {
         return Err(EngineError::Answer("its confidence is not between 0 and 1"));
@@ -203,6 +183,7 @@ fn finding(body: &[u8], sent: &[SentLine<'_>]) -> Result<Finding, EngineError> {
         evidence: evidence(&answer.evidence, sent)?,
         confidence: answer.confidence,
         fix: answer.fix.map(suggested).transpose()?,
+        compared_with: None,
         alternatives: Vec::new(),
     })
 }
@@ -229,7 +210,7 @@ fn evidence(references: &[LineReference], sent: &[SentLine<'_>]) -> Result<Vec<E
     Ok(evidence)
 }
 
-fn suggested(fix: Fix) -> Result<SuggestedFix, EngineError> {
+fn suggested(fix: SuggestedFix) -> Result<SuggestedFix, EngineError> {
     if let Some(patch) = &fix.patch {
         patch::check(patch).map_err(EngineError::Answer)?;
     }

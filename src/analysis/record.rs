@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{Alternative, Category, EngineName, Evidence, SuggestedFix};
+use super::{Alternative, Category, Compared, EngineName, Evidence, Finding, SuggestedFix};
 use domain::named::named_enum;
-use domain::{AnalysisId, CommitId, DeploymentId, EnvironmentKey, Identifier, Initiator, Timestamp};
+use domain::{AnalysisId, CommitId, DeploymentId, EnvironmentKey, EventData, Identifier, Initiator, Timestamp};
+use events::{Cause, NewEvent};
 use records::stored::{Stored, stored, stored_as, stored_enum};
 use store::keys::{ANALYSES, in_organization};
 use store::record::{self, Record, RecordError, records};
+use store::{Batch, StoreError};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Analysis {
@@ -29,30 +31,8 @@ pub struct Analysis {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Standing {
     Running,
-    Completed { at: Timestamp, report: Box<Report> },
+    Completed { at: Timestamp, report: Box<Finding> },
     Failed { at: Timestamp, reason: Arc<str> },
-}
-
-/// The result of an engine.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Report {
-    /// The engine that actually answered.
-    pub engine: EngineName,
-    pub category: Category,
-    pub summary: String,
-    pub evidence: Vec<Evidence>,
-    pub confidence: f64,
-    pub fix: Option<SuggestedFix>,
-    pub compared_with: Option<Compared>,
-    /// Other possible causes, most likely first.
-    pub alternatives: Vec<Alternative>,
-}
-
-/// The successful deployment that a failed one was compared with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compared {
-    pub deployment: DeploymentId,
-    pub commit: CommitId,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,6 +59,16 @@ named_enum! {
     }
 }
 
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum AnalysisError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("too many analyses are under way")]
+    Overloaded,
+    #[error("the analysis does not exist or is no longer kept")]
+    NotFound,
+}
+
 impl Analysis {
     pub fn status(&self) -> Status {
         match self.standing {
@@ -88,7 +78,7 @@ impl Analysis {
         }
     }
 
-    pub fn report(&self) -> Option<&Report> {
+    pub fn report(&self) -> Option<&Finding> {
         match &self.standing {
             Standing::Completed { report, .. } => Some(report),
             Standing::Running | Standing::Failed { .. } => None,
@@ -98,6 +88,13 @@ impl Analysis {
     /// The engine that answered; before that, the requested one.
     pub fn answered_by(&self) -> EngineName {
         self.report().map_or(self.engine, |report| report.engine)
+    }
+
+    /// Records an event about it.
+    pub fn record_event(&self, batch: &mut Batch, data: &EventData, cause: Cause) {
+        let event = NewEvent::new(data, cause).in_environment(&self.environment);
+        let event = NewEvent { deployment: Some(self.deployment), ..event };
+        events::record(batch, &self.environment.pipeline.organization, &event);
     }
 
     pub fn completed_at(&self) -> Option<Timestamp> {
@@ -155,12 +152,12 @@ stored! {
 stored_enum!(EngineV1 of EngineName { Builtin, Llm });
 stored_enum!(StandingV1<'a> of Standing {
     Running,
-    Completed { at: Timestamp, report: Box<Report> },
+    Completed { at: Timestamp, report: Box<Finding> },
     Failed { at: Timestamp, reason: Arc<str> },
 });
 
 stored! {
-    struct ReportV1 of Report {
+    struct ReportV1 of Finding {
         engine: EngineName,
         category: Category,
         summary: String,
@@ -244,9 +241,9 @@ mod tests {
         }
     }
 
-    fn report() -> Report {
+    fn report() -> Finding {
         let evidence = Evidence { stage: id("build"), step: id("step-1"), line: 7, text: "é\u{1b}".to_owned() };
-        Report {
+        Finding {
             engine: EngineName::Builtin,
             category: Category::MissingCommand,
             summary: "`jq` is missing".to_owned(),
@@ -261,14 +258,14 @@ mod tests {
         }
     }
 
-    fn completed(report: Report) -> Standing {
+    fn completed(report: Finding) -> Standing {
         Standing::Completed { at: Timestamp::from_millis(3), report: Box::new(report) }
     }
 
     fn with_alternatives() -> Analysis {
-        let Report { category, summary, evidence, .. } = report();
+        let Finding { category, summary, evidence, .. } = report();
         let alternatives = vec![Alternative { category, summary, evidence, confidence: 0.31 }];
-        analysis(completed(Report { alternatives, ..report() }))
+        analysis(completed(Finding { alternatives, ..report() }))
     }
 
     #[test]

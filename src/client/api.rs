@@ -58,10 +58,11 @@ impl<A: clap::Args> Connected<A> {
 pub struct Api {
     link: Link,
     tokens: TokenSource,
-    organization: String,
+    pub organization: String,
     /// The given pipeline, or the one found when it is first needed.
     pipeline: OnceCell<String>,
-    patience: Duration,
+    /// How long requests are repeated: `--retry`.
+    pub patience: Duration,
 }
 
 /// One request, repeated as the same request within its patience.
@@ -143,15 +144,6 @@ impl Api {
     /// The server's address.
     pub fn url(&self) -> &str {
         self.link.base()
-    }
-
-    pub fn organization(&self) -> &str {
-        &self.organization
-    }
-
-    /// How long requests are repeated: `--retry`.
-    pub fn patience(&self) -> Duration {
-        self.patience
     }
 
     /// The pipeline from a flag, a variable or the profile, without asking the server.

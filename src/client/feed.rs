@@ -55,7 +55,7 @@ impl<'a> Feed<'a> {
     /// connection is tried for as long as a request.
     pub async fn open(api: &'a Api, path: String) -> Result<Self, Failure> {
         let retrying = api.retrying();
-        let opening = retry::insist(api.patience(), &retrying, || api.stream(&path, None, &retrying));
+        let opening = retry::insist(api.patience, &retrying, || api.stream(&path, None, &retrying));
         let stream = retrying.during(opening).await?;
         drop(retrying);
         let last = stream.header("last-event-id").map(str::to_owned);

@@ -60,7 +60,7 @@ async fn read(
     retrying: &Retrying,
 ) -> Result<Option<Value>, Failure> {
     // Counted from the last answer of the server.
-    let mut attempts = Attempts::new(api.patience());
+    let mut attempts = Attempts::new(api.patience);
     loop {
         match read_once(api, query, printer, retrying, &mut attempts).await {
             Ok(()) if !query.follow => {
@@ -211,9 +211,9 @@ const WAIT_SECONDS: u64 = 50;
 async fn announce(api: &Api, deployment: &str) -> Infallible {
     let path = format!("/deployments/{deployment}");
     let (mut etag, mut announced) = (None::<String>, String::new());
-    let mut attempts = Attempts::new(api.patience());
+    let mut attempts = Attempts::new(api.patience);
     loop {
-        let Ok(answer) = api.poll(&path, etag.as_deref(), WAIT_SECONDS, api.patience()).await else {
+        let Ok(answer) = api.poll(&path, etag.as_deref(), WAIT_SECONDS, api.patience).await else {
             // Failures are reported by the log itself; this is optional.
             attempts.wait().await;
             continue;

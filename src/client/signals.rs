@@ -22,27 +22,30 @@ pub struct Signals {
 impl Signals {
     /// The signals that end the wait for a lock. Call it inside a runtime.
     pub fn ending() -> Result<Self, Failure> {
-        Self::of(&ENDING).map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))
+        let mut signals = Self { listened: Vec::new() };
+        let listening = signals.listen(not_ignored(&ENDING));
+        listening.map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
+        Ok(signals)
     }
 
+    /// These signals, whether or not the process was started with some of them ignored.
     pub fn of(wanted: &[Named]) -> io::Result<Self> {
         let mut signals = Self { listened: Vec::new() };
-        signals.listen(wanted)?;
+        signals.listen(wanted.iter().copied())?;
         Ok(signals)
     }
 
     /// From here on also the other signals that are passed on to a command. A client that holds a lock is not
     /// suspended, since the lease would not be renewed.
     pub fn all(&mut self) -> io::Result<()> {
-        self.listen(&OTHERS)?;
+        self.listen(not_ignored(&OTHERS))?;
         drop(signal(kind(Named::TSTP))?);
         Ok(())
     }
 
-    fn listen(&mut self, wanted: &[Named]) -> io::Result<()> {
-        let ignored = ignored();
-        for named in wanted.iter().filter(|named| !is_in(ignored, **named)) {
-            self.listened.push((named.as_raw(), signal(kind(*named))?));
+    fn listen(&mut self, wanted: impl Iterator<Item = Named>) -> io::Result<()> {
+        for named in wanted {
+            self.listened.push((named.as_raw(), signal(kind(named))?));
         }
         Ok(())
     }
@@ -63,11 +66,8 @@ impl Signals {
 /// From here on, no signal but SIGKILL and SIGSTOP ends or stops this process. Call it inside a runtime, which is only
 /// needed to register: once a signal has a listener, it never ends the process again.
 pub fn survive() -> io::Result<()> {
-    let ignored = ignored();
-    let stopping = [Named::TSTP, Named::TTIN, Named::TTOU];
-    let all = ENDING.iter().chain(&OTHERS).chain(&stopping).filter(|named| !is_in(ignored, **named));
-    for named in all {
-        drop(signal(kind(*named))?);
+    for named in not_ignored(&[ENDING.as_slice(), &OTHERS, &[Named::TSTP, Named::TTIN, Named::TTOU]].concat()) {
+        drop(signal(kind(named))?);
     }
     Ok(())
 }
@@ -78,8 +78,10 @@ fn kind(named: Named) -> SignalKind {
 
 /// If this process was started with a signal ignored, as by `nohup` and by `&` in scripts, the command should ignore it
 /// too. Listening would undo that.
-fn ignored() -> u64 {
-    std::fs::read_to_string("/proc/self/status").map(|status| ignored_in(&status)).unwrap_or_default()
+fn not_ignored(wanted: &[Named]) -> impl Iterator<Item = Named> {
+    let status = std::fs::read_to_string("/proc/self/status");
+    let ignored = status.map(|status| ignored_in(&status)).unwrap_or_default();
+    wanted.iter().copied().filter(move |named| !is_in(ignored, *named))
 }
 
 fn ignored_in(status: &str) -> u64 {

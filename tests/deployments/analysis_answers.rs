@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use analysis::builtin::Builtin;
 use analysis::llm::{ApiKey, BESIDES_LOG_BYTES_MAX, Llm, LlmSettings};
-use analysis::{Case, Category, Engine, EngineName, Evidence, Finding, WithFallback};
+use analysis::{Case, Category, EngineName, Evidence, Finding};
 use delivery::runner::Mask;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
@@ -111,8 +111,7 @@ impl Setting<'_> {
             assert!(error.contains(reason), "{name}: {error}, not {reason}");
             assert!(!error.contains(KEY), "{name}: {error}");
         }
-        let found = WithFallback { first: engine(), second: Builtin }.analyse(&case).await;
-        let found = found.unwrap_or_else(|error| panic!("{name}: {error}"));
+        let found = engine().analyse_or_fall_back(&case).await;
         if refused.is_some() {
             assert_eq!(found, Builtin.find(&case), "{name}");
             assert_eq!(found.engine, EngineName::Builtin, "{name}");

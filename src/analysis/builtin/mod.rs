@@ -20,9 +20,7 @@ mod text;
 mod tools;
 mod translation;
 
-use futures_util::future::BoxFuture;
-
-use super::engine::{Case, Engine, EngineError, EngineName, Finding};
+use super::engine::{Case, Finding};
 use baseline::Baseline;
 use case_view::CaseView;
 pub use case_view::Parts;
@@ -39,7 +37,7 @@ const CLASSIFIER: Classifier = learnt::guess;
 pub struct Builtin;
 
 impl Builtin {
-    /// Analyses the case without yielding, for a thread that may block; [`Engine::analyse`] yields to other tasks.
+    /// Analyses the case without yielding, for a thread that may block; [`Builtin::analyse`] yields to other tasks.
     pub fn find(&self, case: &Case) -> Finding {
         self.find_with(case, Parts::ALL)
     }
@@ -55,29 +53,21 @@ impl Builtin {
         }
         report::finding(&view, &scan, &baseline, parts, CLASSIFIER)
     }
-}
 
-impl Engine for Builtin {
-    fn name(&self) -> EngineName {
-        EngineName::Builtin
-    }
-
-    fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {
-        Box::pin(async move {
-            let view = CaseView::of(case);
-            let (mut scan, mut baseline) = (Scan::new(Parts::ALL, view.action()), Baseline::default());
-            for lines in view.lines.chunks(LINES_PER_TURN) {
-                scan.add(lines);
+    pub async fn analyse(&self, case: &Case) -> Finding {
+        let view = CaseView::of(case);
+        let (mut scan, mut baseline) = (Scan::new(Parts::ALL, view.action()), Baseline::default());
+        for lines in view.lines.chunks(LINES_PER_TURN) {
+            scan.add(lines);
+            tokio::task::yield_now().await;
+        }
+        for success in view.successes(Parts::ALL) {
+            baseline.begin();
+            for lines in success.chunks(LINES_PER_TURN) {
+                baseline.add(lines);
                 tokio::task::yield_now().await;
             }
-            for success in view.successes(Parts::ALL) {
-                baseline.begin();
-                for lines in success.chunks(LINES_PER_TURN) {
-                    baseline.add(lines);
-                    tokio::task::yield_now().await;
-                }
-            }
-            Ok(report::finding(&view, &scan, &baseline, Parts::ALL, CLASSIFIER))
-        })
+        }
+        report::finding(&view, &scan, &baseline, Parts::ALL, CLASSIFIER)
     }
 }

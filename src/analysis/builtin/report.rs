@@ -385,6 +385,7 @@ fn finding_of(
         evidence,
         confidence,
         fix: fix.map(|fix| SuggestedFix { summary: clipped(&fix, SUMMARY_CHARACTERS_MAX), patch: None }),
+        compared_with: None,
         alternatives,
     }
 }

@@ -40,6 +40,7 @@ fn failure(log: &str, decisive: &str) -> (Case, Finding) {
         evidence,
         confidence: 0.9,
         fix: None,
+        compared_with: None,
         alternatives: Vec::new(),
     };
     (case, finding)

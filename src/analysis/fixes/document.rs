@@ -86,15 +86,15 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::service::{EngineName, Report, Standing};
-    use crate::{Alternative, Category, Evidence, SuggestedFix};
+    use crate::service::{EngineName, Standing};
+    use crate::{Alternative, Category, Evidence, Finding, SuggestedFix};
     use domain::{
         AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, Person, PipelineKey, Timestamp, UserId,
     };
 
     fn analysis(hostile: &str) -> Analysis {
         let id = |text: &str| Identifier::parse(text).unwrap();
-        let report = Report {
+        let report = Finding {
             engine: EngineName::Builtin,
             category: Category::MissingCommand,
             summary: hostile.to_owned(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
 use reqwest::{Method, Request, Url};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use accounts::secrets::SecretValue;
 use outbound::{GuardedClient, NoResponse, Policy, error_chain};
@@ -38,8 +39,9 @@ pub struct NewPull<'a> {
     pub draft: bool,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Pull {
+    #[serde(rename = "html_url")]
     pub url: String,
     pub number: u64,
 }
@@ -93,7 +95,7 @@ impl GitHub {
             serde_json::to_vec(pull).map_err(|_| GitHubError::Response("the request cannot be written as JSON"))?;
         let response = self.send(Method::POST, &pulls(of), token, Some(body)).await?;
         match response.status {
-            201 => response.read::<PullForm>()?.checked(),
+            201 => response.read::<Pull>()?.checked(),
             422 if response.says("pull request already exists") => {
                 tracing::info!(
                     owner = of.owner,
@@ -114,7 +116,7 @@ impl GitHub {
         if response.status != 200 {
             return Err(response.error());
         }
-        let found = response.read::<Vec<PullForm>>()?.into_iter().next();
+        let found = response.read::<Vec<Pull>>()?.into_iter().next();
         found.ok_or(GitHubError::Response("an existing pull request is not listed"))?.checked()
     }
 
@@ -180,39 +182,14 @@ async fn exchange(client: &GuardedClient, request: Request) -> Result<ApiRespons
     Ok(ApiResponse { status, is_limited, retry_after_seconds, body })
 }
 
-#[derive(Deserialize)]
-struct PullForm {
-    html_url: String,
-    number: u64,
-}
-
-impl PullForm {
+impl Pull {
     /// Checks the URL, which people see as a link.
-    fn checked(self) -> Result<Pull, GitHubError> {
-        let Self { html_url: url, number } = self;
+    fn checked(self) -> Result<Self, GitHubError> {
+        let Self { url, .. } = &self;
         let is_web = url.starts_with("https://") || url.starts_with("http://");
         let sane = url.len() <= URL_BYTES_MAX && url.bytes().all(|byte| byte.is_ascii_graphic());
-        if is_web && sane {
-            Ok(Pull { url, number })
-        } else {
-            Err(GitHubError::Response("the URL of the pull request is not valid"))
-        }
+        (is_web && sane).then_some(self).ok_or(GitHubError::Response("the URL of the pull request is not valid"))
     }
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct ErrorForm {
-    message: String,
-    errors: Vec<ErrorDetail>,
-}
-
-/// An object with a message, or a string.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum ErrorDetail {
-    Object { message: Option<String> },
-    Text(String),
 }
 
 impl ApiResponse {
@@ -223,12 +200,12 @@ impl ApiResponse {
 
     /// All messages of an error, the most specific last.
     fn messages(&self) -> Vec<String> {
-        let ErrorForm { message, errors } = serde_json::from_slice(&self.body).unwrap_or_default();
-        let details = errors.into_iter().filter_map(|detail| match detail {
-            ErrorDetail::Object { message } => message,
-            ErrorDetail::Text(text) => Some(text),
-        });
-        std::iter::once(message).chain(details).filter(|message| !message.is_empty()).collect()
+        let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        // A detail is an object with a message, or a string.
+        let details = body["errors"].as_array().into_iter().flatten();
+        let messages = details.map(|detail| detail["message"].as_str().or(detail.as_str()));
+        let messages = std::iter::once(body["message"].as_str()).chain(messages).flatten();
+        messages.filter(|message| !message.is_empty()).map(str::to_owned).collect()
     }
 
     fn says(&self, words: &str) -> bool {

@@ -5,17 +5,17 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::FixError;
 use super::document::{self, Document};
-use super::error::FixError;
 use super::github::{GitHub, NewPull};
 use super::repositories::{Provision, Repositories, Target, compare, open_secrets, unusable};
-use crate::service::{Analyses, Analysis, Clock, Mask, Masks, PullRequest, Pushing, Status};
+use crate::service::{Analyses, Analysis, AnalysisError, Clock, Mask, Masks, PullRequest, Pushing, Status};
 use delivery::git::{Author, Commit, GitError, RefName, TreePath, WorkTree};
 use domain::{
     AnalysisId, CharClass, EventData, Holder, Identifier, Initiator, Malformed, PipelineKey, PullRequestCreatedData,
     TextRule,
 };
-use events::{Cause, NewEvent};
+use events::Cause;
 use outbound::Policy;
 use shares::{Capacity, Permits};
 use store::Batch;
@@ -105,11 +105,6 @@ impl Title {
     }
 }
 
-/// The default name of a fix branch.
-fn branch_name(id: AnalysisId) -> String {
-    format!("lockkeeper/fix-{id}")
-}
-
 impl Fixes {
     /// For a server with this many organizations.
     pub fn new(server: FixDependencies, organizations: usize) -> Self {
@@ -136,7 +131,8 @@ impl Fixes {
         let _admitted = self.inner.admitted.try_acquire_for(organization, Some(holder)).map_err(FixError::Crowded)?;
         let gate = self.gate(id);
         let _alone = gate.lock().await;
-        let analysis = self.inner.server.analyses.get(organization, id)?.ok_or(FixError::NotFound)?;
+        let known = self.inner.server.analyses.get(organization, id).map_err(AnalysisError::from)?;
+        let analysis = known.ok_or(AnalysisError::NotFound)?;
         if let Some(made) = analysis.pull_request.clone() {
             return Ok(Proposed { analysis, pull_request: made, is_new: false });
         }
@@ -173,7 +169,7 @@ impl Fixes {
         let server = &self.inner.server;
         let key = &analysis.environment.pipeline;
         let target = server.repositories.target(key).await?;
-        let default_name = || RefName::parse(&branch_name(analysis.id)).map_err(unusable);
+        let default_name = || RefName::parse(&format!("lockkeeper/fix-{}", analysis.id)).map_err(unusable);
         let branch = request.branch.clone().map_or_else(default_name, Ok)?;
         if branch.may_equal(&target.base) {
             return Err(FixError::DefaultBranch(branch.to_string()));
@@ -299,10 +295,7 @@ fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Initi
         branch: Arc::from(&*made.branch),
         number: made.number,
     });
-    let key = &analysis.environment;
-    let event = NewEvent::new(&data, Cause::by(by, made.created_at));
-    let event = NewEvent { deployment: Some(analysis.deployment), ..event.in_environment(key) };
-    events::record(batch, &key.pipeline.organization, &event);
+    analysis.record_event(batch, &data, Cause::by(by, made.created_at));
 }
 
 #[cfg(test)]

@@ -3,12 +3,9 @@
 
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
-
-use super::error::FixError;
+use super::FixError;
 use super::github::Repository as GitHubRepository;
 use crate::edits::Edit;
-use crate::service::Patches;
 use crate::{PATCH_BYTES_MAX, SuggestedFix, patch};
 use accounts::secrets::{SecretValue, Vault};
 use delivery::git::{Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
@@ -46,37 +43,18 @@ pub(super) enum Provision {
     },
 }
 
-impl Patches for Repositories {
-    fn check<'a>(
-        &'a self,
-        of: &'a PipelineKey,
-        commit: &'a CommitId,
-        patch: &'a str,
-    ) -> BoxFuture<'a, Result<(), String>> {
-        Box::pin(async move { self.check_patch(of, commit, patch).await.map_err(|error| error.to_string()) })
-    }
-
-    fn write<'a>(
-        &'a self,
-        of: &'a PipelineKey,
-        commit: &'a CommitId,
-        edits: &'a [Edit],
-    ) -> BoxFuture<'a, Result<Option<SuggestedFix>, String>> {
-        Box::pin(async move { self.write_patch(of, commit, edits).await.map_err(|error| error.to_string()) })
-    }
-}
-
 impl Repositories {
-    /// Returns Ok if the pipeline has no repository to apply it to.
-    async fn check_patch(&self, key: &PipelineKey, commit: &CommitId, patch: &str) -> Result<(), FixError> {
+    /// Whether a patch applies to the commit, if the pipeline has a repository.
+    pub async fn check(&self, key: &PipelineKey, commit: &CommitId, patch: &str) -> Result<(), FixError> {
         if let Some(tree) = self.tree(key, commit).await? {
             tree.apply(patch).await?;
         }
         Ok(())
     }
 
-    /// An edit that fits several files is not applied, since it is ambiguous.
-    async fn write_patch(
+    /// The first of these edits that fits the files of the commit, as a patch that applies to it. An edit that fits
+    /// several files is not applied, since it is ambiguous.
+    pub async fn write(
         &self,
         key: &PipelineKey,
         commit: &CommitId,

@@ -8,8 +8,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::builtin::Builtin;
-use crate::{CaseLine, CaseStage, CaseStep, Category, Success, WithFallback};
+use crate::{CaseLine, CaseStage, CaseStep, Category, Success};
 use domain::{CommitId, DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
 
 const SECRET: &str = "correct-horse";
@@ -361,11 +360,9 @@ fn a_url_that_leads_nowhere_or_has_credentials_is_refused() {
 #[tokio::test]
 async fn when_the_model_fails_the_builtin_engine_answers_in_its_own_name() {
     let model = Model::answering(http("503 Service Unavailable", "")).await;
-    let engine = WithFallback { first: model.engine(), second: Builtin };
-    assert_eq!(engine.name(), EngineName::Llm);
-    let found = engine.analyse(&case()).await.unwrap();
+    let found = model.engine().analyse_or_fall_back(&case()).await;
     assert_eq!((found.engine, found.category), (EngineName::Builtin, Category::MissingCommand));
     let model = Model::answering(said(&with("category", json!("tls")))).await;
-    let found = WithFallback { first: model.engine(), second: Builtin }.analyse(&case()).await.unwrap();
+    let found = model.engine().analyse_or_fall_back(&case()).await;
     assert_eq!((found.engine, found.category), (EngineName::Llm, Category::Tls));
 }

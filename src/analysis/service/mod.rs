@@ -11,22 +11,20 @@ mod worker;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-pub use super::EngineName;
-pub use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standing, Status};
+pub use super::record::{Analysis, AnalysisError, PullRequest, Pushing, Standing, Status};
+pub use super::{Compared, EngineName};
 
-use super::SuggestedFix;
-use super::edits::Edit;
+use super::fixes::Repositories;
 use super::llm::LlmSettings;
 use super::record;
 use delivery::archive::Archive;
 use delivery::logs::Logs;
 use domain::{
-    AnalysisId, CommitId, DeploymentId, EnvironmentKey, Holder, IdSeed, Identifier, Initiator, MemberShare,
-    PipelineKey, Timestamp, UserId,
+    AnalysisId, DeploymentId, EnvironmentKey, Holder, IdSeed, Identifier, Initiator, MemberShare, PipelineKey,
+    Timestamp, UserId,
 };
 use locks::Environments;
 use shares::{Capacity, Permits};
@@ -49,25 +47,6 @@ pub type Mask = Arc<dyn Fn(&str) -> String + Send + Sync>;
 /// Returns the mask of a pipeline's secrets, or why it has none.
 pub type Masks = Arc<dyn Fn(&PipelineKey) -> Result<Mask, String> + Send + Sync>;
 
-/// The repositories of pipelines. The errors say why there is no patch.
-pub trait Patches: Send + Sync {
-    /// Whether a patch applies to the commit, if the pipeline has a repository.
-    fn check<'a>(
-        &'a self,
-        of: &'a PipelineKey,
-        commit: &'a CommitId,
-        patch: &'a str,
-    ) -> BoxFuture<'a, Result<(), String>>;
-
-    /// The first of these edits that fits the files of the commit, as a patch that applies to it.
-    fn write<'a>(
-        &'a self,
-        of: &'a PipelineKey,
-        commit: &'a CommitId,
-        edits: &'a [Edit],
-    ) -> BoxFuture<'a, Result<Option<SuggestedFix>, String>>;
-}
-
 /// The parts of the server that analyses need.
 pub struct Sources {
     pub store: Arc<dyn Store>,
@@ -76,7 +55,7 @@ pub struct Sources {
     /// For log parts that other nodes wrote.
     pub archive: Archive,
     pub masks: Masks,
-    pub patches: Arc<dyn Patches>,
+    pub repositories: Repositories,
     pub clock: Clock,
     /// The number of organizations that share the places.
     pub organizations: usize,
@@ -146,16 +125,6 @@ pub struct AnalysisPage {
     pub total: u64,
 }
 
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum AnalysisError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("too many analyses are under way")]
-    Overloaded,
-    #[error("the analysis does not exist or is no longer kept")]
-    NotFound,
-}
-
 impl Analyses {
     /// Loads the index. Nothing runs before [`Analyses::resume`].
     pub fn open(sources: Sources, engines: Engines) -> Result<Self, StoreError> {
@@ -219,7 +188,7 @@ impl Analyses {
             Ok::<_, AnalysisError>(held)
         });
         handed_in.await?;
-        self.notify();
+        self.inner.changed.send_replace(());
         self.run(analysis.clone());
         Ok(analysis)
     }
@@ -280,12 +249,8 @@ impl Analyses {
             Ok(held)
         });
         handed_in.await?;
-        self.notify();
-        Ok(analysis)
-    }
-
-    fn notify(&self) {
         self.inner.changed.send_replace(());
+        Ok(analysis)
     }
 }
 

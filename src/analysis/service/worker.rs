@@ -1,16 +1,15 @@
 //! Runs analyses: each in a separate task, which waits for a place, asks the engine and stores the outcome.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::builtin::Builtin;
 use super::super::llm::Llm;
-use super::super::record::{Analysis, Compared, Report, Standing, Status};
-use super::super::{Case, Engine, EngineError, EngineName, Finding, SuggestedFix, WithFallback, edits};
-use super::{Analyses, AnalysisError, AnalysisFilter, case};
+use super::super::record::{Analysis, AnalysisError, Standing, Status};
+use super::super::{Case, Compared, EngineName, Finding, SuggestedFix, edits};
+use super::{Analyses, AnalysisFilter, case};
 use ambient::backoff::{Backoff, Retries};
 use domain::{AnalysisCompletedData, EventData, Identifier};
-use events::{Cause, NewEvent};
+use events::Cause;
 use store::{Batch, StoreError};
 
 /// The first and the longest pause after an outcome could not be stored.
@@ -77,7 +76,10 @@ impl Analyses {
         // On a blocking thread: an engine computes for long, and the case is read from the disk.
         let found = tokio::task::spawn_blocking(move || runtime.block_on(analyses.find(&of))).await;
         let reason = match found {
-            Ok(Ok(report)) => return report.map(|report| self.completed(report)),
+            Ok(Ok(finding)) => {
+                let at = (self.inner.sources.clock)();
+                return finding.map(|finding| Standing::Completed { at, report: Box::new(finding) });
+            }
             Ok(Err(reason)) => reason,
             Err(error) => {
                 tracing::error!(analysis = %analysis.id, %error, "an analysis panicked");
@@ -88,11 +90,7 @@ impl Analyses {
         Some(Standing::Failed { at: (self.inner.sources.clock)(), reason: reason.into() })
     }
 
-    fn completed(&self, report: Report) -> Standing {
-        Standing::Completed { at: (self.inner.sources.clock)(), report: Box::new(report) }
-    }
-
-    async fn find(&self, analysis: &Analysis) -> Result<Option<Report>, String> {
+    async fn find(&self, analysis: &Analysis) -> Result<Option<Finding>, String> {
         let sources = &self.inner.sources;
         let (organization, id) = (&analysis.environment.pipeline.organization, analysis.deployment);
         let parts = sources.environments.log_parts(organization, id).map_err(|error| error.to_string())?;
@@ -102,26 +100,29 @@ impl Analyses {
         }
         let gathered = case::gather(&sources.environments, &sources.logs, &analysis.environment, analysis.deployment);
         let case = gathered.map_err(|error| error.to_string())?;
-        let engine = self.engine(analysis);
         let mut closed = self.inner.closed.subscribe();
-        let found = tokio::select! {
-            found = self.find_with(&*engine, analysis, &case) => found,
-            _ = closed.wait_for(|closed| *closed) => return Ok(None),
-        };
-        found.map(|finding| Some(report(finding, &case))).map_err(|error| error.to_string())
+        tokio::select! {
+            finding = self.find_in(&case, analysis) => Ok(Some(finding)),
+            _ = closed.wait_for(|closed| *closed) => Ok(None),
+        }
     }
 
     /// Keeps a patch only if it applies, since it is shown as a working change.
-    async fn find_with(&self, engine: &dyn Engine, of: &Analysis, case: &Case) -> Result<Finding, EngineError> {
-        let mut finding = engine.analyse(case).await?;
+    async fn find_in(&self, case: &Case, of: &Analysis) -> Finding {
+        let mut finding = match self.model(of) {
+            Some(model) => model.analyse_or_fall_back(case).await,
+            None => Builtin.analyse(case).await,
+        };
+        let compared = case.last_success.as_ref();
+        finding.compared_with = compared.map(|s| Compared { deployment: s.deployment, commit: s.commit.clone() });
         let not_shown = |why: String| tracing::info!(analysis = %of.id, why, "a suggested patch is not shown");
         if let Some(fix) = &mut finding.fix
             && let Some(patch) = fix.patch.take()
         {
-            let patches = &self.inner.sources.patches;
-            match patches.check(&of.environment.pipeline, &case.commit, &patch).await {
+            let repositories = &self.inner.sources.repositories;
+            match repositories.check(&of.environment.pipeline, &case.commit, &patch).await {
                 Ok(()) => fix.patch = Some(patch),
-                Err(why) => not_shown(why),
+                Err(why) => not_shown(why.to_string()),
             }
         } else if finding.engine == EngineName::Builtin {
             match self.written_fix(of, case, &finding).await {
@@ -130,7 +131,7 @@ impl Analyses {
                 Err(why) => not_shown(why),
             }
         }
-        Ok(finding)
+        finding
     }
 
     /// The change that the log suggests, if the repository has a file that it fits.
@@ -140,7 +141,8 @@ impl Analyses {
         if edits.is_empty() {
             return Ok(None);
         }
-        let Some(fix) = sources.patches.write(pipeline, &case.commit, &edits).await? else { return Ok(None) };
+        let written = sources.repositories.write(pipeline, &case.commit, &edits).await;
+        let Some(fix) = written.map_err(|error| error.to_string())? else { return Ok(None) };
         // Readers of an analysis may not have access to the repository.
         let mask = (sources.masks)(pipeline)?;
         match &fix.patch {
@@ -149,35 +151,16 @@ impl Analyses {
         }
     }
 
-    /// The requested engine if it is still configured, otherwise the builtin one.
-    fn engine(&self, analysis: &Analysis) -> Arc<dyn Engine> {
-        let settings = self.inner.engines.llm.clone().filter(|_| analysis.engine == EngineName::Llm);
-        let Some(settings) = settings else { return Arc::new(Builtin) };
+    /// The model, if it was requested and is still configured.
+    fn model(&self, analysis: &Analysis) -> Option<Llm> {
+        let settings = self.inner.engines.llm.clone().filter(|_| analysis.engine == EngineName::Llm)?;
         let made = (self.inner.sources.masks)(&analysis.environment.pipeline)
             .and_then(|mask| Llm::new(settings, move |text: &str| mask(text)).map_err(|error| error.to_string()));
-        match made {
-            Ok(llm) => Arc::new(WithFallback { first: llm, second: Builtin }),
-            Err(error) => {
-                let (id, instead) = (analysis.id, EngineName::Builtin.as_str());
-                tracing::warn!(analysis = %id, instead, error, "not asking the model, since its input cannot be masked");
-                Arc::new(Builtin)
-            }
-        }
-    }
-}
-
-fn report(finding: Finding, case: &Case) -> Report {
-    let Finding { engine, category, summary, evidence, confidence, fix, alternatives } = finding;
-    let compared = case.last_success.as_ref();
-    Report {
-        engine,
-        category,
-        summary,
-        evidence,
-        confidence,
-        fix,
-        compared_with: compared.map(|s| Compared { deployment: s.deployment, commit: s.commit.clone() }),
-        alternatives,
+        made.inspect_err(|error| {
+            let (id, instead) = (analysis.id, EngineName::Builtin.as_str());
+            tracing::warn!(analysis = %id, instead, error, "not asking the model, since its input cannot be masked");
+        })
+        .ok()
     }
 }
 
@@ -190,10 +173,7 @@ fn record(analysis: &Analysis, batch: &mut Batch) {
         engine: analysis.answered_by().as_str(),
         category: analysis.report().map(|report| report.category.as_str()),
     });
-    let key = &analysis.environment;
-    let event = NewEvent::new(&data, Cause::by(&analysis.requested_by, at));
-    let event = NewEvent { deployment: Some(analysis.deployment), ..event.in_environment(key) };
-    events::record(batch, &key.pipeline.organization, &event);
+    analysis.record_event(batch, &data, Cause::by(&analysis.requested_by, at));
 }
 
 fn report_end(analysis: &Analysis) {

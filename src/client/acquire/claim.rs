@@ -135,7 +135,7 @@ enum Turn {
 
 impl Claim<'_> {
     async fn pursue(&mut self, progress: &Progress) -> Result<Acquired, Failure> {
-        let mut patience = self.api.patience();
+        let mut patience = self.api.patience;
         loop {
             let mut session = self.ask(patience).await?;
             let ended = match self.wait(&mut session, progress).await? {
@@ -182,7 +182,7 @@ impl Claim<'_> {
     async fn wait(&mut self, session: &mut Session, progress: &Progress) -> Result<Turn, Failure> {
         let target = self.request.target.words();
         let (mut etag, mut trouble) = (None::<String>, None);
-        let mut attempts = Attempts::new(self.api.patience());
+        let mut attempts = Attempts::new(self.api.patience);
         loop {
             let place = match session.standing() {
                 Standing::Active => return Ok(Turn::Mine),
@@ -244,7 +244,7 @@ impl Claim<'_> {
     /// The answer to a claim may be a repeated, older one. Only a heartbeat proves that the session holds the lock now,
     /// and how long it lasts.
     async fn confirm(&mut self, session: &mut Session) -> Result<Result<Acquired, String>, Failure> {
-        let mut attempts = Attempts::new(self.api.patience());
+        let mut attempts = Attempts::new(self.api.patience);
         loop {
             let error = match heartbeat(self.api, session, SINGLE_ANSWER_WITHIN).await {
                 Ok(beat) => return Ok(Ok(Acquired { session: session.clone(), beat })),

@@ -71,7 +71,7 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
 async fn ended(api: &Api, path: &str, began: Moment) -> Result<Value, Failure> {
     let mut etag = None::<String>;
     loop {
-        let answer = api.poll(path, etag.as_deref(), WAIT_SECONDS, api.patience()).await?;
+        let answer = api.poll(path, etag.as_deref(), WAIT_SECONDS, api.patience).await?;
         if !matches!(text_of(&answer.data, "status"), "" | "running") {
             return Ok(answer.data);
         }

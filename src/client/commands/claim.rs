@@ -143,7 +143,7 @@ fn shell_lines(session: &Value, pipeline: &str, api: &Api) -> Result<Vec<String>
         checked("LOCKKEEPER_SESSION", text_of(session, "sessionId"))?,
         checked("LOCKKEEPER_ENVIRONMENT", text_of(session, "envName"))?,
         format!("export LOCKKEEPER_FENCING_TOKEN={token}"),
-        checked("LOCKKEEPER_ORGANIZATION", api.organization())?,
+        checked("LOCKKEEPER_ORGANIZATION", &api.organization)?,
         checked("LOCKKEEPER_PIPELINE", pipeline)?,
     ])
 }

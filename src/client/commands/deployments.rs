@@ -109,7 +109,7 @@ async fn wait_for_end(started: &Value, wait: Duration, api: &Api, out: &Out) -> 
     let (mut told, mut etag) = (String::new(), None::<String>);
     loop {
         let left = deadline.since(Moment::now());
-        let answer = api.poll(&path, etag.as_deref(), left.as_secs().min(POLL_SECONDS), api.patience()).await?;
+        let answer = api.poll(&path, etag.as_deref(), left.as_secs().min(POLL_SECONDS), api.patience).await?;
         if answer.status != 304 {
             let stage = current_stage(&answer.data);
             if stage != told && !out.json {

@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use crate::api::{Api, CALLER};
 use crate::arguments::identifier;
-use crate::connection::options::{DEFAULT_URL, Options, Settings, read_token, trimmed, variable};
+use crate::connection::options::{DEFAULT_URL, Options, Settings, TOKEN_FILE, trimmed, variable};
 use crate::connection::profile::{self, DEFAULT_NAME, Profile, Profiles};
-use crate::connection::secret::{Secret, read_hidden};
+use crate::connection::secret::{Secret, read_hidden, read_line};
 use crate::failure::Failure;
 use crate::output::text::{harmless, shown_of};
 use crate::output::{Out, fields, note, text_of, times};
@@ -62,14 +62,14 @@ pub async fn login(arguments: Login) -> Result<(), Failure> {
     };
     let api = Api::connect_as(settings.clone(), None).await?;
     let caller = api.get(CALLER).await?.data;
-    if let Some(wanted) = options.org.as_deref().filter(|wanted| *wanted != api.organization()) {
-        let organization = api.organization();
+    if let Some(wanted) = options.org.as_deref().filter(|wanted| *wanted != api.organization) {
+        let organization = &api.organization;
         return Err(Failure::Denied(format!("the token is for the organization {organization}, not for {wanted}")));
     }
     if let Some(pipeline) = api.given_pipeline() {
         api.get(&format!("/pipelines/{pipeline}")).await?;
     }
-    let organization = Some(api.organization().to_owned());
+    let organization = Some(api.organization.clone());
     let Settings { url, token, pipeline, ca_file, .. } = settings;
     profiles.profiles.insert(name.clone(), Profile { url, token, organization, pipeline, ca_file });
     profiles.default = Some(name.clone());
@@ -88,7 +88,7 @@ pub async fn login(arguments: Login) -> Result<(), Failure> {
 
 fn asked_token(options: &Options, token_stdin: bool, url: &str) -> Result<Secret, Failure> {
     if let Some(file) = &options.token_file {
-        return read_token(file);
+        return read_line(file, TOKEN_FILE);
     }
     let token = if token_stdin {
         let mut text = String::new();

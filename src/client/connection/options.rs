@@ -12,6 +12,8 @@ use crate::output::{Colour, Out};
 
 /// The default address of a server on this machine.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
+/// For errors. The token is its first line.
+pub const TOKEN_FILE: &str = "token file";
 /// Longer than a restart of the server takes.
 const RETRY_SECONDS: &str = "30";
 
@@ -102,12 +104,12 @@ impl Options {
     /// Never a flag: other processes see the arguments of this one.
     fn given_token(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Secret>, Failure> {
         if let Some(file) = &self.token_file {
-            return read_token(file).map(Some);
+            return read_line(file, TOKEN_FILE).map(Some);
         }
         if let Some(token) = variable("LOCKKEEPER_TOKEN") {
             return Ok(Some(Secret::new(token.trim())));
         }
-        variable("LOCKKEEPER_TOKEN_FILE").map(|file| read_token(Path::new(&file))).transpose()
+        variable("LOCKKEEPER_TOKEN_FILE").map(|file| read_line(Path::new(&file), TOKEN_FILE)).transpose()
     }
 }
 
@@ -148,11 +150,6 @@ fn chosen_profile<'a>(
 /// Without the slash at its end.
 pub fn trimmed(url: &str) -> String {
     url.trim().trim_end_matches('/').to_owned()
-}
-
-/// The token is its first line.
-pub fn read_token(file: &Path) -> Result<Secret, Failure> {
-    read_line(file, "token file")
 }
 
 #[cfg(test)]

@@ -191,7 +191,7 @@ fn variables(held: &Held<'_>) -> Vec<(&'static str, String)> {
         ("LOCKKEEPER_ENVIRONMENT", held.session.environment().to_owned()),
         ("LOCKKEEPER_FENCING_TOKEN", held.session.fencing_token().unwrap_or_default().to_string()),
         ("LOCKKEEPER_URL", held.api.url().to_owned()),
-        ("LOCKKEEPER_ORGANIZATION", held.api.organization().to_owned()),
+        ("LOCKKEEPER_ORGANIZATION", held.api.organization.clone()),
         ("LOCKKEEPER_PIPELINE", held.session.pipeline.clone()),
     ]
 }
@@ -242,7 +242,7 @@ async fn deploy(api: &Api, session: &Session, commit: &str) -> Result<(), Failur
     let mut deployment = api.post(&format!("{}/deploy", session.path()), &body).await?.data;
     let path = format!("/deployments/{}", text_of(&deployment, "deploymentId"));
     let (mut etag, mut told) = (None::<String>, Vec::new());
-    let mut attempts = Attempts::new(api.patience());
+    let mut attempts = Attempts::new(api.patience);
     loop {
         for line in stages(&deployment) {
             if !told.contains(&line) {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior};
 
 use super::board::Board;
 use super::picture::{View, draw};
-use super::screen::{Key, Keys, Screen};
+use super::screen::{Key, Screen, pressed_keys};
 use super::source::{self, Update};
 use crate::api::Api;
 use crate::failure::Failure;
@@ -37,7 +37,7 @@ pub async fn run(api: &Api, out: &Out, pipeline: Option<&str>) -> Result<(), Fai
     };
     let no_terminal = |error: io::Error| Failure::Failed(format!("cannot use the terminal: {error}"));
     let mut watching = Watching {
-        organization: api.organization().to_owned(),
+        organization: api.organization.clone(),
         out: *out,
         screen: Screen::enter().map_err(no_terminal)?,
         board: Board::default(),
@@ -75,7 +75,7 @@ impl Watching {
     /// Runs until a key or a signal ends it.
     async fn run(&mut self, mut updates: mpsc::Receiver<Update>) -> io::Result<Result<(), Failure>> {
         let mut signals = Signals::of(&SIGNALS)?;
-        let mut keys = Keys::open()?;
+        let mut keys = pressed_keys()?;
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let mut drawn = Instant::now();
@@ -92,7 +92,7 @@ impl Watching {
                     (drawn, is_old) = (Instant::now(), false);
                 }
                 _ = tick.tick() => is_old = true,
-                key = keys.next() => {
+                Some(key) = keys.recv() => {
                     if !self.press(key) {
                         return Ok(Ok(()));
                     }

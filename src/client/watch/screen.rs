@@ -129,34 +129,17 @@ pub enum Key {
     Top,
 }
 
-/// The pressed keys; none if stdin is not a terminal.
-pub struct Keys {
-    pressed: mpsc::Receiver<Key>,
-    /// Keeps the channel open if no thread reads keys.
-    _unused: mpsc::Sender<Key>,
-}
-
 /// More than anybody presses before they are handled.
 const KEYS_MAX: usize = 64;
 
-impl Keys {
-    pub fn open() -> io::Result<Self> {
-        let (press, pressed) = mpsc::channel(KEYS_MAX);
-        let _unused = press.clone();
-        if isatty(stdin()) {
-            // The thread ends with the program, which does not wait for it.
-            std::thread::Builder::new().name("keys".to_owned()).spawn(move || read_keys(&press))?;
-        }
-        Ok(Self { pressed, _unused })
+/// The pressed keys. They end if stdin is not a terminal, or when the terminal is gone, which a signal reports.
+pub fn pressed_keys() -> io::Result<mpsc::Receiver<Key>> {
+    let (press, pressed) = mpsc::channel(KEYS_MAX);
+    if isatty(stdin()) {
+        // The thread ends with the program, which does not wait for it.
+        std::thread::Builder::new().name("keys".to_owned()).spawn(move || read_keys(&press))?;
     }
-
-    /// Never resolves without a terminal, or after the terminal is gone, which a signal reports.
-    pub async fn next(&mut self) -> Key {
-        match self.pressed.recv().await {
-            Some(key) => key,
-            None => std::future::pending().await,
-        }
-    }
+    Ok(pressed)
 }
 
 /// Runs until the terminal is gone, or the receiver is.

@@ -320,7 +320,7 @@ fn open_analyses(
         logs: node.logs.clone(),
         archive: node.archive.clone(),
         masks,
-        patches: Arc::new(repositories),
+        repositories,
         clock,
         organizations: node.organizations,
     };

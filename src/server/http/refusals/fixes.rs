@@ -24,8 +24,7 @@ impl From<FixError> for Problem {
         let to_put =
             "a maintainer sets it with PUT /pipelines/{pipelineId}: `repository: {provider, url, defaultBranch}`";
         match error {
-            FixError::Store(error) => error.into(),
-            FixError::NotFound => Code::AnalysisNotFound.into(),
+            FixError::Analysis(error) => error.into(),
             FixError::NotCompleted(status) => analysis_not_completed(status),
             FixError::NoRepository => {
                 Problem::new(Code::RepositoryMissing, format!("the pipeline has no repository; {to_put}"))
@@ -50,7 +49,7 @@ impl From<FixError> for Problem {
             FixError::BranchExists(_) => {
                 Problem::new(Code::BranchExists, format!("{error}; choose another with `branch`, or delete it"))
             }
-            FixError::Overloaded | FixError::Crowded(_) => Problem::overloaded(&error.to_string()),
+            FixError::Crowded(_) => Problem::overloaded(&error.to_string()),
             FixError::Git(error) => error.into(),
             FixError::GitHub(error) => error.into(),
         }

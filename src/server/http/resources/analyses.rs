@@ -21,10 +21,8 @@ use crate::http::problem::Problem;
 use accounts::auth::Permission;
 use ambient::entropy;
 use analysis::fixes::{FixRequest, Proposed, Title};
-use analysis::service::{
-    Analysis, AnalysisFilter, Compared, EngineName, NewAnalysis, PullRequest, Report, Standing, Status,
-};
-use analysis::{Alternative, Evidence, SuggestedFix};
+use analysis::service::{Analysis, AnalysisFilter, Compared, EngineName, NewAnalysis, PullRequest, Standing, Status};
+use analysis::{Alternative, Evidence, Finding, SuggestedFix};
 use delivery::git::RefName;
 use domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier, REVISION};
 use http1::Request;
@@ -308,7 +306,7 @@ view! {
 
 view! {
     /// What made a deployment fail.
-    pub struct RootCauseView<'a> as RootCause of (report: &'a Report) {
+    pub struct RootCauseView<'a> as RootCause of (report: &'a Finding) {
         category: written::Category = Named(report.category),
         /// In a sentence.
         #[schema(example = "the program `jq` is not installed where the step runs")]
