@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use crate::program::{Ended, User};
 use crate::support::Server;
 use crate::support::recorded::{Recorded, Request, Response};
-use crate::support::waiting::{Bounded, until};
+use crate::support::waiting::{Bounded, exit_of, until};
 
 /// With `set -e` a script ends automatically; without it, through `|| exit`.
 const SCRIPTS: [&str; 2] = [r#"set -e; eval "$($CLAIM)"; echo went on"#, r#"eval "$($CLAIM)" || exit; echo went on"#];
@@ -128,5 +128,5 @@ async fn a_forced_claim_that_is_ended_by_a_signal_leaves_no_lock() {
     until("the session is released", released).await;
     let mut printed = String::new();
     std::io::Read::read_to_string(&mut child.stdout.take().unwrap(), &mut printed).unwrap();
-    assert_eq!((child.wait().unwrap().code(), &*printed), (Some(143), "false\n"));
+    assert_eq!((exit_of(&mut child).code(), &*printed), (Some(143), "false\n"));
 }

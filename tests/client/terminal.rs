@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::program::User;
 use crate::support::Server;
+use crate::support::waiting::exit_of;
 
 const COLOUR: &str = "\u{1b}[";
 
@@ -79,7 +80,7 @@ async fn a_reader_that_goes_away_is_no_failure() {
     drop(child.stdout.take());
     let mut complaint = String::new();
     child.stderr.take().unwrap().read_to_string(&mut complaint).unwrap();
-    assert_eq!((child.wait().unwrap().code(), complaint.as_str()), (Some(0), ""));
+    assert_eq!((exit_of(&mut child).code(), complaint.as_str()), (Some(0), ""));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let ended = admin.command(&["envs"]).stdout(full).output().unwrap();
     assert_eq!(ended.status.code(), Some(1), "{ended:?}");

@@ -16,6 +16,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::program::User;
+use crate::support::waiting::exit_of;
 use crate::support::{Client, Server};
 
 /// Only makes a test fail instead of hang if a line never comes.
@@ -47,7 +48,7 @@ impl Running {
     }
 
     fn end(mut self) -> i32 {
-        self.child.wait().unwrap().code().unwrap_or(-1)
+        exit_of(&mut self.child).code().unwrap_or(-1)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Waiting clients: in a queue, for a change, with a key. Nothing here sleeps; reads are held open instead.
 
 use std::ops::{Deref, DerefMut};
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,16 @@ pub async fn until_found<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>
         assert!(Instant::now() < deadline, "timed out after {PATIENCE:?} waiting: {what}");
         tokio::time::sleep(POLLED_EVERY).await;
     }
+}
+
+/// Waits until a program ends, and returns how.
+pub fn exit_of(program: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("a program that ends", || {
+        status = program.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
 }
 
 /// The same outside a runtime.

@@ -17,7 +17,7 @@ pub enum ServeError {
     #[error(transparent)]
     Secrets(#[from] secrets::OpenError),
     #[error("{}", said(.0))]
-    Tls(Vec<tls::CertificateError>),
+    Tls(Vec<tls::TlsError>),
     #[error("cannot listen on {address}: {reason}")]
     Listen { address: SocketAddr, reason: String },
     #[error("cannot prepare the data directory: {0}")]
@@ -55,6 +55,6 @@ impl ServeError {
     }
 }
 
-fn said(unfit: &[tls::CertificateError]) -> String {
+fn said(unfit: &[tls::TlsError]) -> String {
     unfit.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ")
 }

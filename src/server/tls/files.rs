@@ -49,7 +49,7 @@ pub enum Part {
 
 /// A fault of a file, and how to fix it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub struct CertificateError {
+pub struct TlsError {
     pub part: Part,
     pub message: String,
 }
@@ -61,7 +61,7 @@ pub struct Contents {
     pub client_ca: Option<Content>,
 }
 
-pub type Content = Result<Zeroizing<Vec<u8>>, CertificateError>;
+pub type Content = Result<Zeroizing<Vec<u8>>, TlsError>;
 
 /// A hash of the contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Part {
     }
 }
 
-impl fmt::Display for CertificateError {
+impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.part.setting(), self.message)
     }
@@ -128,8 +128,7 @@ impl Contents {
 }
 
 fn read(part: Part, path: &Path) -> Content {
-    let unfit =
-        |reason: &str| CertificateError { part, message: format!("cannot read `{}`: {reason}", path.display()) };
+    let unfit = |reason: &str| TlsError { part, message: format!("cannot read `{}`: {reason}", path.display()) };
     // A buffer of the final size: one that grows leaves copies of a key in memory.
     let mut bytes = Zeroizing::new(Vec::with_capacity(length_of(path)));
     let read = File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes));

@@ -11,5 +11,5 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use files::{Certificate, CertificateError, ClientCertificates, Concern, Files};
+pub use files::{Certificate, ClientCertificates, Concern, Files, TlsError};
 pub use server::{Refreshed, ServerTls, check};

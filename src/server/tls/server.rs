@@ -13,7 +13,7 @@ use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{Error, InconsistentKeys, RootCertStore};
 
-use super::files::{Certificate, CertificateError, ClientCertificates, Content, Contents, Files, Fingerprint, Part};
+use super::files::{Certificate, ClientCertificates, Content, Contents, Files, Fingerprint, Part, TlsError};
 
 /// The supported versions of HTTP. Not HTTP/2: see docs/design/http.md.
 const PROTOCOLS: [&[u8]; 2] = [b"http/1.1", b"http/1.0"];
@@ -25,7 +25,7 @@ struct Identity {
 }
 
 /// Reads and checks the files without using them. Returns warnings for the operator about usable files.
-pub fn check(files: &Files) -> Result<Vec<String>, Vec<CertificateError>> {
+pub fn check(files: &Files) -> Result<Vec<String>, Vec<TlsError>> {
     let identity = Identity::new(files, &files.read())?;
     let concern = identity.certificate.concern(UnixTime::now());
     let concern = concern.map(|concern| format!("tls.certificate: {}", identity.certificate.explain(concern)));
@@ -34,10 +34,10 @@ pub fn check(files: &Files) -> Result<Vec<String>, Vec<CertificateError>> {
 
 impl Identity {
     /// Fails with all faults of the files.
-    fn new(files: &Files, contents: &Contents) -> Result<Self, Vec<CertificateError>> {
+    fn new(files: &Files, contents: &Contents) -> Result<Self, Vec<TlsError>> {
         let provider = Arc::new(ring::default_provider());
         let mut unfit = Vec::new();
-        let mut keep = |fault: CertificateError| unfit.push(fault);
+        let mut keep = |fault: TlsError| unfit.push(fault);
         let chain = chain(&contents.certificate).map_err(&mut keep).ok();
         let key = signing_key(&contents.key, &provider).map_err(&mut keep).ok();
         let verifier = verifier(&files.clients, contents.client_ca.as_ref(), &provider).map_err(&mut keep).ok();
@@ -47,8 +47,8 @@ impl Identity {
         let certified = CertifiedKey::new(chain, key);
         certified.keys_match().map_err(|error| vec![mismatch(&error)])?;
         let config = configuration(provider, verifier, certified, &files.clients);
-        let config = config
-            .map_err(|error| vec![CertificateError { part: Part::Key, message: format!("cannot be used: {error}") }])?;
+        let config =
+            config.map_err(|error| vec![TlsError { part: Part::Key, message: format!("cannot be used: {error}") }])?;
         Ok(Self { config: Arc::new(config), certificate })
     }
 }
@@ -75,11 +75,11 @@ fn configuration(
     Ok(config)
 }
 
-fn chain(content: &Content) -> Result<(Vec<CertificateDer<'static>>, Certificate), CertificateError> {
+fn chain(content: &Content) -> Result<(Vec<CertificateDer<'static>>, Certificate), TlsError> {
     let chain = certificates(Part::Certificate, content)?;
     let certificate = Certificate::of(&chain[0]).map_err(|error| {
         let message = format!("the first certificate in the file cannot be used: {error}; create one of version 3");
-        CertificateError { part: Part::Certificate, message }
+        TlsError { part: Part::Certificate, message }
     })?;
     Ok((chain, certificate))
 }
@@ -88,11 +88,11 @@ fn verifier(
     clients: &ClientCertificates,
     content: Option<&Content>,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
+) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let Some(content) = content else {
         return Ok(Arc::new(NoClientAuth));
     };
-    let unfit = |message| CertificateError { part: Part::ClientCa, message };
+    let unfit = |message| TlsError { part: Part::ClientCa, message };
     let mut roots = RootCertStore::empty();
     for (index, certificate) in certificates(Part::ClientCa, content)?.into_iter().enumerate() {
         let added = roots.add(certificate);
@@ -107,9 +107,9 @@ fn verifier(
 }
 
 /// Parses the certificates, at least one.
-fn certificates(part: Part, content: &Content) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+fn certificates(part: Part, content: &Content) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let bytes = content.as_ref().map_err(Clone::clone)?;
-    let unfit = |message: String| CertificateError { part, message };
+    let unfit = |message: String| TlsError { part, message };
     let found: Result<Vec<_>, PemError> = CertificateDer::pem_slice_iter(bytes).collect();
     let found = found.map_err(|error| unfit(not_pem(&error)))?;
     if found.is_empty() {
@@ -123,14 +123,14 @@ fn certificates(part: Part, content: &Content) -> Result<Vec<CertificateDer<'sta
     Ok(found)
 }
 
-fn signing_key(content: &Content, provider: &CryptoProvider) -> Result<Arc<dyn SigningKey>, CertificateError> {
+fn signing_key(content: &Content, provider: &CryptoProvider) -> Result<Arc<dyn SigningKey>, TlsError> {
     let bytes = content.as_ref().map_err(Clone::clone)?;
     let unfit = |message: String| {
         let advice =
             "store it without a passphrase, readable only by the server's user: openssl pkey -in FILE -out NEW";
         let encrypted =
             contains(bytes, b"ENCRYPTED").then(|| format!("the private key in the file is encrypted; {advice}"));
-        CertificateError { part: Part::Key, message: encrypted.unwrap_or(message) }
+        TlsError { part: Part::Key, message: encrypted.unwrap_or(message) }
     };
     let key = PrivateKeyDer::from_pem_slice(bytes).map_err(|error| match error {
         PemError::NoItemsFound => unfit("the file has no private key in PEM (-----BEGIN PRIVATE KEY-----)".to_owned()),
@@ -153,14 +153,14 @@ fn not_pem(error: &PemError) -> String {
     format!("the file is not PEM: {reason}")
 }
 
-fn mismatch(error: &Error) -> CertificateError {
+fn mismatch(error: &Error) -> TlsError {
     let message = match error {
         Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
             "does not belong to tls.certificate: the first certificate in that file is for another key".to_owned()
         }
         error => format!("cannot be compared with tls.certificate: {error}"),
     };
-    CertificateError { part: Part::Key, message }
+    TlsError { part: Part::Key, message }
 }
 
 fn contains(bytes: &[u8], text: &[u8]) -> bool {
@@ -181,11 +181,11 @@ pub enum Refreshed {
     /// New connections use the new files.
     Replaced(Certificate),
     /// The new files are not used; new connections keep using the old ones.
-    Refused(Vec<CertificateError>),
+    Refused(Vec<TlsError>),
 }
 
 impl ServerTls {
-    pub fn open(files: Files) -> Result<Self, Vec<CertificateError>> {
+    pub fn open(files: Files) -> Result<Self, Vec<TlsError>> {
         let contents = files.read();
         let identity = Identity::new(&files, &contents)?;
         Ok(Self { files, identity: RwLock::new(identity), seen: Mutex::new(contents.fingerprint()) })

@@ -6,6 +6,7 @@ use std::process::Stdio;
 use serde_json::json;
 
 use super::{Notes, Running, ended, run, run_script};
+use crate::support::waiting::exit_of;
 use crate::support::{Server, Setup, at};
 
 #[tokio::test]
@@ -72,7 +73,7 @@ async fn a_command_may_close_its_output_and_its_reader_may_go() {
     assert_eq!(ended(&output).0, 5, "{output:?}");
     let mut running = run(&server.address, &["review-1", "--", "yes"]).stdout(Stdio::piped()).spawn().unwrap();
     drop(running.stdout.take());
-    let status = running.wait().unwrap();
+    let status = exit_of(&mut running);
     assert_eq!(status.code(), Some(128 + 13), "ended by SIGPIPE, as without us");
     assert_eq!(server.admin().environment("review-1").await.ok().data()["lockStatus"], "unlocked");
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::{Detour, PATIENCE, Running};
 use crate::program::User;
 use crate::support::Server;
+use crate::support::waiting::exit_of;
 
 #[tokio::test]
 async fn piped_it_is_a_line_for_each_environment_and_then_for_each_change() {
@@ -72,7 +73,7 @@ async fn the_board_is_live_and_leaves_the_terminal_as_it_was() {
     terminal.resize(200, 50);
     terminal.until("\u{1b}[50;1H");
     terminal.press(b"q");
-    assert_eq!(board.wait().unwrap().code(), Some(0));
+    assert_eq!(exit_of(&mut board).code(), Some(0));
     terminal.until("\u{1b}[?7h\u{1b}[?25h\u{1b}[?1049l");
     assert_eq!(terminal.modes(), before);
 }
@@ -86,7 +87,7 @@ async fn ctrl_c_leaves_the_board_and_the_terminal_in_order() {
     let mut board = terminal.run(&user, &["watch"]);
     terminal.until("q quit");
     terminal.press(b"\x03");
-    assert_eq!(board.wait().unwrap().code(), Some(0));
+    assert_eq!(exit_of(&mut board).code(), Some(0));
     terminal.until("\u{1b}[?1049l");
     assert_eq!(terminal.modes(), before);
 }
@@ -107,7 +108,7 @@ async fn a_board_whose_server_goes_away_says_so_and_comes_back() {
     server.admin().claim("review-1", json!({ "context": "after the restart" })).await.created();
     terminal.until("after the restart");
     terminal.press(b"q");
-    assert_eq!(board.wait().unwrap().code(), Some(0));
+    assert_eq!(exit_of(&mut board).code(), Some(0));
 }
 
 /// A terminal with a running program.

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Detour, Running};
 use crate::program::User;
 use crate::support::Server;
+use crate::support::waiting::exit_of;
 
 #[tokio::test]
 async fn events_are_listed_oldest_first_with_filters() {
@@ -67,6 +68,6 @@ async fn a_command_that_follows_ends_when_its_reader_has_gone() {
     for arguments in [&["events", "-f"][..], &["watch"]] {
         let mut following = user.command(arguments).spawn().unwrap();
         drop(following.stdout.take());
-        assert_eq!(following.wait().unwrap().code(), Some(0), "{arguments:?}");
+        assert_eq!(exit_of(&mut following).code(), Some(0), "{arguments:?}");
     }
 }

@@ -14,7 +14,7 @@ use crate::http::own_page::Origin;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::request::RequestOrigin;
-use accounts::auth::{AccountsError, NewSignIn, OpenToken, Proof, ProvidedPerson};
+use accounts::auth::{AccountsError, OpenToken, Proof, ProvidedPerson};
 use accounts::sso::{Begun, Callback, Failure, ReturnPath};
 use events::Cause;
 use http1::Response;
