@@ -113,7 +113,7 @@ async fn do_chores_of_realms(realms: Served, idle: Duration) {
         waiting_for_any.set(sum(|realm| realm.environments.waiting_for_any()) as f64);
         undelivered.set(here.iter().map(|realm| realm.webhooks.pending()).sum::<u64>() as f64);
         for realm in &here {
-            if round % rounds_per_idle == 0 || resident > ACTORS_MAX {
+            if round.is_multiple_of(rounds_per_idle) || resident > ACTORS_MAX {
                 realm.environments.dismiss_unused();
             }
             realm.environments.expire_pools();
