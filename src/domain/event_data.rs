@@ -169,7 +169,6 @@ macro_rules! security_class {
 ///
 /// A member is `name: Type`, with its JSON name in parentheses if that differs. `as` names the schema of a type that
 /// has none; an example follows `=`.
-/// none, and after `=` an example.
 macro_rules! events {
     (
         types {
