@@ -1,5 +1,5 @@
-//! Claims. A claim takes the lock if it is free; otherwise it waits for it, if the caller wants that. A force-claim
-//! ends the holder's session and takes the lock in one step; the queue keeps waiting.
+//! Claims. A claim takes a free lock, or queues for a taken one if the caller asked to wait. A force-claim ends the
+//! holder's session and takes the lock in one step; the queue keeps waiting.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{
     Rejection, RequestRef, Role, Session, SessionClaimedData, SessionId, Ticket, Turn, Waiter, deploy, release, reset,
 };
 
-/// The request of a claim, forced or not. Becomes part of the session.
+/// The request of a claim, forced or not. It becomes part of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimRequest {
     pub user: Person,
@@ -26,11 +26,11 @@ pub struct Claim {
     pub request: ClaimRequest,
     pub seed: IdSeed,
     pub ticket: Ticket,
-    /// How its place is kept if it has to wait. None: it does not wait.
+    /// How the client keeps its place in the queue. None: the claim does not wait.
     pub waits: Option<KeptBy>,
-    /// Whether its client certainly learns the id of its queued session: see [`Waiter::known`].
+    /// Whether the client is certain to learn the id of its queued session: see [`Waiter::known`].
     pub known: bool,
-    /// Whether the reserved last places of a queue are available to it too.
+    /// Whether the claim may also use the places of the queue that are reserved for admins.
     pub is_admin: bool,
     pub via: Option<RequestRef>,
 }
@@ -38,7 +38,7 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimReply {
     Granted(Arc<Session>),
-    /// Its place is kept by polling this session.
+    /// The client keeps the place by polling this session.
     Queued {
         session: Arc<Session>,
         /// The position in the queue, from 1.
@@ -46,7 +46,7 @@ pub enum ClaimReply {
         /// Whether the holder's lock only ends when it is released.
         holder_never_expires: bool,
     },
-    /// It waits on its connection and is answered later.
+    /// The claim waits on its connection and is answered later.
     Waiting,
     Refused(Rejection),
 }
@@ -93,7 +93,7 @@ impl Claim {
         Waiter { ticket, kept_by: waits.unwrap_or(KeptBy::Connection), known, session, via }
     }
 
-    /// Used unless it gets the lock immediately.
+    /// The session's id, unless the claim gets the lock immediately.
     fn session_id(&self) -> SessionId {
         SessionId { seed: self.seed, origin: Origin::Queued(self.ticket) }
     }
@@ -162,7 +162,7 @@ fn first_ready(decision: &mut Decision<'_>) -> Option<Arc<Waiter>> {
     None
 }
 
-/// Gives the lock to a waiter. If its client is not connected, it has to poll in time.
+/// Gives the lock to a waiter. A client that is not connected has to poll in time.
 fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, from_pool: bool) {
     let away = waiter.kept_by == KeptBy::Polling && decision.ports.presence(&waiter) != Presence::Connected;
     let session = waiter.session.clone();
@@ -182,8 +182,7 @@ fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, from_pool: boo
     decision.outcome.granted = Some(GrantedWaiter { waiter, session, from_pool });
 }
 
-/// Gives the lock to a session whose id is not known yet. It gets an id from which its record is found without an
-/// index.
+/// Gives the lock to a session that has no id yet. The new id leads to the session's record without an index.
 fn grant(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session> {
     session.id.origin = Origin::Granted(decision.next.next_token());
     grant_named(decision, session)
@@ -283,7 +282,7 @@ mod tests {
             (None, vec![2]),
             "the lock is not given to a client that is away"
         );
-        // Now it has returned, but nothing has been handed over to it yet.
+        // The client has returned, but nothing has been handed over to it yet.
         subject.ports.except.clear();
         let (reply, _) = subject.run(3, claim(3)).unwrap();
         assert!(matches!(reply, ClaimReply::Refused(Rejection::EnvironmentLocked { .. })), "{reply:?}");

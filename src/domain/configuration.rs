@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use super::{CommitId, Description, Identifier, LabelValue, Role, VariableName, VariableValue};
 
-/// More than anybody needs for selection, and few enough to compare quickly.
+/// More than a selection needs, and few enough to compare quickly.
 pub const LABELS_MAX: usize = 32;
 pub const VARIABLES_MAX: usize = 64;
-/// The limit for all its texts together, so that an environment's record stays far below the store's limit per batch.
+/// The limit for all texts of a configuration together. It keeps an environment's record far below the store's limit
+/// per batch.
 pub const CONFIGURATION_BYTES_MAX: usize = 64 * 1024;
 
 /// A year: anything longer means no limit.
@@ -23,7 +24,7 @@ pub struct Configuration {
     pub labels: Labels,
     /// Whether a claim that names a commit also deploys it.
     pub deploy_on_claim: bool,
-    /// For sessions that request none. None: such sessions do not expire.
+    /// For sessions that request no TTL. None: such sessions do not expire.
     pub default_ttl_seconds: Option<u32>,
     /// The longest TTL that a session may request.
     pub max_ttl_seconds: u32,
@@ -31,13 +32,13 @@ pub struct Configuration {
     pub max_hold_seconds: Option<u32>,
     /// The maximum number of waiters.
     pub max_queue_length: u32,
-    /// Deployed after a release or an expiry, before the next session gets the lock.
+    /// The commit deployed after a release or an expiry, before the next session gets the lock.
     pub on_release: Option<CommitId>,
     /// The lowest role that may force-claim.
     pub force_claim_role: Role,
     /// A disabled environment cannot be claimed; its holder may finish.
     pub disabled: bool,
-    /// Visible to the steps of its deployments.
+    /// Visible to the steps of the environment's deployments.
     pub variables: BTreeMap<VariableName, VariableValue>,
 }
 
@@ -45,7 +46,7 @@ impl Configuration {
     pub const MAX_TTL_SECONDS: u32 = 24 * 60 * 60;
     pub const MAX_QUEUE_LENGTH: u32 = 10_000;
 
-    /// Whether it has all of these labels.
+    /// Whether the environment has all of these labels.
     pub fn has_labels(&self, wanted: &Labels) -> bool {
         wanted.iter().all(|(key, value)| self.labels.get(key) == Some(value))
     }
@@ -78,16 +79,16 @@ impl Default for Configuration {
 /// The precondition of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected {
-    /// It exists.
+    /// The environment exists.
     Existing,
-    /// It does not exist.
+    /// The environment does not exist.
     Absent,
-    /// It is still at one of these revisions.
+    /// The environment is still at one of these revisions.
     Revisions(Vec<u64>),
 }
 
 impl Expected {
-    /// `revision`: the current one; `None` if the environment does not exist.
+    /// `revision` is the current one; `None` if the environment does not exist.
     pub fn holds(&self, revision: Option<u64>) -> bool {
         match self {
             Expected::Existing => revision.is_some(),

@@ -42,13 +42,13 @@ impl Command for Configure {
         Ok(Configured { environment: decision.next.clone(), created })
     }
 
-    /// The same decision may give the lock to a waiter.
+    /// The reply shows the environment after the whole decision, which may also give the lock to a waiter.
     fn complete(reply: &mut Configured, next: &Environment) {
         reply.environment = next.clone();
     }
 }
 
-/// A new limit applies to the current holder too, counted from when it got the lock.
+/// Applies a new limit to the current holder too, counted from the grant of the lock.
 fn limit_hold(next: &mut Environment, max_hold_seconds: Option<u32>, now: Now) {
     let changed = next.configuration.as_ref().is_some_and(|present| present.max_hold_seconds != max_hold_seconds);
     let Some(lock) = next.lock.as_mut().filter(|_| changed).map(Arc::make_mut) else { return };
@@ -60,7 +60,7 @@ fn limit_hold(next: &mut Environment, max_hold_seconds: Option<u32>, now: Now) {
     lock.revision += 1;
 }
 
-/// Deletes the environment if it is not locked. Its counters stay.
+/// Deletes the environment if it is not locked. The counters stay.
 #[derive(Debug, Clone)]
 pub struct Delete {
     pub expected: Option<Expected>,
@@ -101,7 +101,7 @@ impl Command for Delete {
 }
 
 /// Takes the environment out of service permanently: its waiters are refused, no new session gets it, and it is deleted
-/// when it is not locked and nothing runs in it. Must be repeated until it is gone.
+/// once it is unlocked and nothing runs in it. The caller repeats the command until the environment is gone.
 #[derive(Debug, Clone)]
 pub struct Retire {
     /// Shown to refused clients.
@@ -111,9 +111,9 @@ pub struct Retire {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Retired {
     Gone,
-    /// Waiters were refused. Repeat it immediately, for the others and for the environment itself.
+    /// Some waiters were refused. Repeat immediately, to refuse the rest and delete the environment.
     Refusing,
-    /// Repeat it when the environment has been released.
+    /// Repeat after the environment has been released.
     Held,
 }
 
@@ -129,7 +129,7 @@ impl Command for Retire {
             Delete { expected: None }.decide(decision)?;
             return Ok(Retired::Gone);
         }
-        // If it is already disabled, it keeps its own reason.
+        // An environment that is already disabled keeps its own reason.
         if !configuration.disabled {
             decision.touch();
             decision.next.configuration_revision += 1;

@@ -14,10 +14,10 @@ use super::{
 pub trait Command: Send + 'static {
     type Reply: Send + 'static;
 
-    /// Whether it ends something, and so must also be possible on a full disk.
+    /// Whether the command ends something, and so must also be possible on a full disk.
     const ENDS: bool = false;
 
-    /// The same for a command for which it depends on the fields.
+    /// Like [`Self::ENDS`], for a command whose fields decide.
     fn ends(&self) -> bool {
         Self::ENDS
     }
@@ -31,7 +31,7 @@ pub trait Command: Send + 'static {
         None
     }
 
-    /// The same for an ended deployment.
+    /// The ended deployment that the command refers to, looked up in the same way.
     fn deployment(&mut self) -> Option<&mut DeploymentRef> {
         None
     }
@@ -54,7 +54,7 @@ pub struct Decision<'a> {
     touched: bool,
 }
 
-/// The consequences of a decision, besides the next state. It has room for one event, since nearly every command has
+/// The consequences of a decision, besides the next state. One event is stored inline, since nearly every command has
 /// one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -69,7 +69,7 @@ pub struct Outcome {
     pub dequeued: Vec<Arc<Waiter>>,
     /// The waiter that got the lock.
     pub granted: Option<GrantedWaiter>,
-    /// Whether waiters that have left the queue are refused, since the environment is taken out of service.
+    /// Whether the waiters that left the queue are refused because the environment is taken out of service.
     pub retired: bool,
     pub events: SmallVec<[Event; 1]>,
     /// Changed deployments, each once, in their new state.
@@ -87,11 +87,11 @@ pub struct Outcome {
 pub struct GrantedWaiter {
     pub waiter: Arc<Waiter>,
     pub session: Arc<Session>,
-    /// Whether it waited in the pool, not in this environment's queue.
+    /// Whether the waiter was in the pool, not in this environment's queue.
     pub from_pool: bool,
 }
 
-/// The result of a command. Becomes durable together with its [`Outcome`] or not at all.
+/// The result of a command. It becomes durable together with its [`Outcome`] or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition<Reply> {
     pub next: Arc<Environment>,
@@ -117,7 +117,7 @@ impl Owner {
         Self { session: None, user: None, fencing_token: reset.map_or(0, |reset| reset.fencing_token) }
     }
 
-    /// The owner of a deployment of this session, or of the reset.
+    /// The owner of a deployment: this session, or the reset.
     pub fn of_deployment(session: Option<&Session>, environment: &Environment) -> Self {
         session.map_or_else(|| Self::system(environment.last_reset), Self::of)
     }
@@ -133,7 +133,7 @@ pub(super) struct ChangeContext<'a> {
 }
 
 impl<'a> Decision<'a> {
-    /// `next` is still the current state, and `outcome` is empty.
+    /// `next` must still be the current state, and `outcome` empty.
     pub(super) fn new(
         next: &'a mut Environment,
         outcome: &'a mut Outcome,

@@ -9,9 +9,9 @@ use super::{
     EventData, IdSeed, Outcome, Person, Rejection, Session, SessionRef, reset, stages,
 };
 
-/// Waiting deployments per session. Fewer than a session lists, so that no waiting one drops out of the list.
+/// Waiting deployments per session. Fewer than a session lists, so that waiting ones are never dropped from the list.
 pub(super) const QUEUED_MAX: usize = 50;
-/// How many of those may be retried ones: the end of the session writes the stages of each, in one batch.
+/// Retried deployments among the waiting ones: when the session ends, the stages of each are written in one batch.
 pub(super) const RETRIED_QUEUED_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Deploy {
     pub by: Person,
     pub seed: IdSeed,
     pub commit: CommitId,
-    /// The token that the caller believes to hold; an old one is refused.
+    /// The token that the caller believes to hold; an outdated one is refused.
     pub fencing_token: Option<u64>,
 }
 
@@ -51,7 +51,7 @@ pub(super) fn check_queue(session: &Session) -> Result<(), Rejection> {
     if waiting >= QUEUED_MAX { Err(Rejection::DeploymentQueueFull { limit: QUEUED_MAX }) } else { Ok(()) }
 }
 
-/// The same for a retried deployment.
+/// Whether one more retried deployment may wait.
 pub(super) fn check_retries(session: &Session) -> Result<(), Rejection> {
     let waits = |d: &&Deployment| d.status == DeploymentStatus::Queued && d.run.is_some();
     if session.deployments.iter().filter(waits).count() >= RETRIED_QUEUED_MAX {
@@ -67,7 +67,7 @@ pub(super) fn enqueue(session: &mut Session, deployment: Deployment, outcome: &m
     push(session, deployment, outcome);
 }
 
-/// The same for a retried deployment, which may still be in the session's list.
+/// Like [`enqueue`], for a retried deployment, which may still be in the session's list.
 pub(super) fn push(session: &mut Session, mut deployment: Deployment, outcome: &mut Outcome) {
     session.deployments.retain(|listed| listed.id != deployment.id);
     if session.deployments.len() >= DEPLOYMENTS_LISTED
@@ -93,7 +93,8 @@ impl Command for Resume {
     }
 }
 
-/// Starts the next deployments while none runs and the pipeline is not stopped. One without stages ends immediately.
+/// Starts the next deployments while none runs and the pipeline is not stopped. A deployment without stages ends
+/// immediately.
 pub(super) fn advance(decision: &mut Decision<'_>) {
     decision.next.held_back = false;
     while decision.next.current_deployment().is_none() {
@@ -111,7 +112,7 @@ pub(super) fn advance(decision: &mut Decision<'_>) {
     }
 }
 
-/// A deployment has ended: no process of it is left. The next one may start.
+/// A deployment has ended, with all its processes. The next one may start.
 pub(super) fn finish(decision: &mut Decision<'_>, id: DeploymentId, outcome: DeploymentOutcome) {
     end(decision, id, outcome);
     if let Some(left) = decision.next.leaving.take_if(|session| session.unfinished_deployment().is_none()) {

@@ -23,11 +23,11 @@ pub struct Deployment {
     pub finished_at: Option<Timestamp>,
     /// At most [`ERROR_BYTES_MAX`].
     pub error: Option<Arc<str>>,
-    /// Counts its changes, for its ETag.
+    /// Counts the deployment's changes, for its ETag.
     pub revision: u32,
-    /// Whether it has had stages: then more is stored than this record.
+    /// Whether the deployment has had stages: then more is stored than this record.
     pub staged: bool,
-    /// From its start to its end, and while it waits for a retry.
+    /// Present from the deployment's start to its end, and while it waits for a retry.
     pub run: Option<Arc<Run>>,
 }
 
@@ -35,9 +35,9 @@ named_enum! {
     pub enum DeploymentStatus {
         Queued = "queued",
         Running = "running",
-        /// Its next stage needs approval. Nothing of it runs, and no other deployment runs meanwhile.
+        /// The next stage needs approval. Nothing runs meanwhile, neither of this deployment nor of another.
         AwaitingApproval = "awaiting_approval",
-        /// Told to stop, and may still run.
+        /// Told to stop, but may still be running.
         Cancelling = "cancelling",
         Succeeded = "succeeded",
         Failed = "failed",
@@ -52,7 +52,7 @@ pub enum DeploymentOutcome {
     Cancelled,
 }
 
-/// Exists from the start of a deployment (or while it waits for a retry) until its end.
+/// The execution of a deployment, from its start (or while it waits for a retry) until its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     pub blueprint: Arc<Blueprint>,
@@ -72,9 +72,9 @@ pub struct Retried {
 pub struct StageRun {
     pub name: Identifier,
     pub status: StageStatus,
-    /// Counted from 1; 0 until it is first run.
+    /// Counted from 1; 0 before the first attempt.
     pub attempt: u32,
-    /// The approval of this attempt, if it needs one.
+    /// The approval of this attempt, if the stage needs one.
     pub approval: Option<Approval>,
     pub steps: Vec<StepRun>,
 }
@@ -94,10 +94,10 @@ named_enum! {
     pub enum StageStatus {
         Pending = "pending",
         AwaitingApproval = "awaiting_approval",
-        /// Handed to the runner, which has not executed any of it yet.
+        /// Handed to the runner, which has not executed anything yet.
         Queued = "queued",
         Running = "running",
-        /// Told to stop, but may still run.
+        /// Told to stop, but may still be running.
         Cancelling = "cancelling",
         Succeeded = "succeeded",
         Failed = "failed",
@@ -123,7 +123,7 @@ pub struct Approval {
     pub id: ApprovalId,
     pub status: ApprovalStatus,
     pub requested_at: Timestamp,
-    /// When it was decided, or cancelled.
+    /// When the approval was decided or cancelled.
     pub decided_at: Option<Timestamp>,
     pub decided_by: Option<Person>,
     pub comment: Option<Arc<str>>,
@@ -142,7 +142,7 @@ named_enum! {
 /// The stored state of a deployment, except its blueprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentRecord {
-    /// Without its `run`.
+    /// The deployment without its `run`.
     pub deployment: Deployment,
     /// None for a reset.
     pub session: Option<SessionId>,
@@ -164,7 +164,7 @@ pub struct DeploymentRef {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedDeployment {
     pub record: DeploymentRecord,
-    /// Set if it had stages.
+    /// Set if the deployment had stages.
     pub blueprint: Option<Arc<Blueprint>>,
 }
 
@@ -185,13 +185,13 @@ pub struct ApprovalRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     RunStage(Box<StageOrder>),
-    /// Stop it completely, and report when it has ended.
+    /// Stop the deployment completely, and report when it has ended.
     Stop(DeploymentId),
-    /// Remove processes that an earlier run of the server may have left, and report that.
+    /// Remove processes that an earlier run of the server may have left, and report when they are gone.
     Sweep(DeploymentId),
 }
 
-/// A stage to be run from its first step.
+/// An order to run a stage from its first step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageOrder {
     pub deployment: DeploymentId,
@@ -205,12 +205,12 @@ pub struct StageOrder {
     pub configuration: Arc<Configuration>,
 }
 
-/// How a stage ended. No process of it is left.
+/// How a stage ended, once all its processes are gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StageEnd {
     Succeeded,
     Failed(Arc<str>),
-    /// It was stopped before its end.
+    /// Stopped before its end.
     Cancelled,
     /// The server stopped while it was running.
     Interrupted,
@@ -278,27 +278,27 @@ impl StageStatus {
         }
     }
 
-    /// Whether it is the current stage of its deployment.
+    /// Whether the stage is the current one of its deployment.
     pub fn is_active(self) -> bool {
         !self.is_finished() && self != StageStatus::Pending
     }
 }
 
-/// The number of newest log parts that are recorded: a deployment can be retried any number of times, on any node.
+/// Only the newest log parts are recorded: a deployment can be retried any number of times, on any node.
 const PARTS_MAX: usize = 64;
 
-/// A part of a deployment's log. In a cluster, a node writes one until another node continues.
+/// A part of a deployment's log. In a cluster, each node that continues the deployment begins a new part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogPart {
     /// From 0, in the order of writing.
     pub number: u32,
     /// The node that wrote it.
     pub node: Arc<str>,
-    /// Whether it is uploaded to the store of logs when a stage has ended.
+    /// Whether the part is uploaded to the log store when a stage has ended.
     pub in_store: bool,
 }
 
-/// A deployment that is no longer kept, but may have left its log in the store.
+/// A deployment that is no longer kept, but may have left its log in the log store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DroppedLog {
     pub organization: Identifier,
@@ -308,7 +308,7 @@ pub struct DroppedLog {
 
 impl LogPart {
     /// The parts when a stage begins on this node; `None` if they are unchanged. A part that its node has lost is not
-    /// continued, since that would replace its copy in the store.
+    /// continued, since that would overwrite the copy in the log store.
     pub fn continued(
         parts: &[Self],
         node: &str,

@@ -1,4 +1,4 @@
-//! The state of one environment: everything that its rules need and that must survive a restart.
+//! The state of one environment: everything that the rules need and that must survive a restart.
 //!
 //! [`SkippedTokens`] are fencing tokens that an environment never grants: a server restored from a backup skips those
 //! that may have been granted after it. A token is also the number of its session in the history, so counts of sessions
@@ -15,8 +15,8 @@ use super::{
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
-    /// None before it is created and after it is deleted. The counters stay, so that no fencing token is granted twice
-    /// under one name.
+    /// None before the environment is created and after it is deleted. The counters stay, so that no fencing token is
+    /// granted twice under one name.
     pub configuration: Option<Arc<Configuration>>,
     pub configuration_revision: u64,
     /// Counts the changes of this environment, for its ETag.
@@ -28,15 +28,15 @@ pub struct Environment {
     pub first_session: u64,
     /// Shared with earlier states and with answers; changed with [`Arc::make_mut`].
     pub lock: Option<Arc<Session>>,
-    /// An ended session whose deployment still runs: no other deployment starts until that has ended.
+    /// An ended session whose deployment still runs. No other deployment starts before it has ended.
     pub leaving: Option<Arc<Session>>,
-    /// The deployment that resets the environment. Until it has ended, the lock is only available to a force-claim.
+    /// The deployment that resets the environment. Until it has ended, only a force-claim gets the lock.
     pub reset: Option<Deployment>,
-    /// The last reset. Only this one is kept, since it belongs to no session.
+    /// The last reset. Earlier ones are not kept, since a reset belongs to no session.
     pub last_reset: Option<LastReset>,
     /// A deployment could start, but its pipeline is stopped.
     pub held_back: bool,
-    /// Why it was disabled, unless a person disabled it.
+    /// Why the environment was disabled, unless a person disabled it.
     pub disabled_reason: Option<Arc<str>>,
     /// When a session last ended here.
     pub last_used: Option<Timestamp>,
@@ -48,7 +48,7 @@ pub struct Environment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastReset {
     pub id: DeploymentId,
-    /// The token of the preceding session. A higher one since then means a force-claim.
+    /// The token of the preceding session. If a higher one has been granted since, the environment was force-claimed.
     pub fencing_token: u64,
 }
 
@@ -114,22 +114,22 @@ impl Environment {
         }
     }
 
-    /// Whether the lock can be given now.
+    /// Whether the lock can be granted now.
     pub fn is_vacant(&self) -> bool {
         self.lock_status() == LockStatus::Unlocked
     }
 
-    /// Whether it is locked, or something runs in it.
+    /// Whether the environment is locked, or something runs in it.
     pub fn is_in_use(&self) -> bool {
         self.lock.is_some() || self.reset.is_some() || self.current_deployment().is_some()
     }
 
-    /// Whether it is held by a session that only ends when it is released.
+    /// Whether the environment is held by a session that only ends when it is released.
     pub fn holder_never_expires(&self) -> bool {
         self.lock.as_deref().is_some_and(Session::never_expires)
     }
 
-    /// For the pool of its pipeline.
+    /// The availability for waiters of the pipeline's pool.
     pub fn availability(&self) -> Availability {
         match &self.configuration {
             None => Availability::Gone,
@@ -140,7 +140,7 @@ impl Environment {
         }
     }
 
-    /// Its configuration, if it exists and is not disabled.
+    /// The configuration, if the environment exists and is not disabled.
     pub(super) fn available(&self) -> Result<&Arc<Configuration>, Rejection> {
         let configuration = self.configuration.as_ref().ok_or(Rejection::EnvironmentNotFound)?;
         if configuration.disabled {
@@ -149,7 +149,7 @@ impl Environment {
         Ok(configuration)
     }
 
-    /// Why it cannot be claimed now.
+    /// Why the environment cannot be claimed now.
     pub(super) fn occupied(&self) -> Rejection {
         let queue_length = self.queue.len();
         match (&self.lock, self.available()) {
@@ -165,7 +165,7 @@ impl Environment {
         present.or_else(|| self.queue.session(id).map(|waiter| &waiter.session))
     }
 
-    /// The same without waiting sessions.
+    /// Like [`Self::session`], without waiting sessions.
     pub fn present_session(&self, id: SessionId) -> Option<&Arc<Session>> {
         [&self.lock, &self.leaving].into_iter().flatten().find(|session| session.id == id)
     }
@@ -178,7 +178,7 @@ impl Environment {
         self.session(session.id).or(session.ended.as_deref()).ok_or(Rejection::SessionNotFound)
     }
 
-    /// The same for commands that only the holder may execute.
+    /// Like [`Self::find`], for commands that only the holder may execute.
     pub(super) fn find_holder<'a>(
         &'a self,
         session: &'a SessionRef,
@@ -253,7 +253,7 @@ impl Environment {
 }
 
 impl Session {
-    /// Whether it belongs to this person; `any` for callers who may act for others.
+    /// Checks that the session belongs to this person; `any` for callers who may act for others.
     pub fn check_user(&self, by: &Person, any: bool) -> Result<(), Rejection> {
         if self.user.id == by.id || any {
             Ok(())
@@ -263,11 +263,11 @@ impl Session {
     }
 }
 
-/// The number of runs of skipped tokens kept: one per restore, and nobody restores more often within the sessions that
-/// a history keeps.
+/// The number of runs of skipped tokens kept: one per restore. More restores than this within one history are not
+/// expected.
 const RUNS_MAX: usize = 16;
 
-/// In ascending order, not adjacent. Nearly always empty.
+/// Skipped tokens as runs, in ascending order and not adjacent. Nearly always empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SkippedTokens(Vec<SkippedRun>);
 
@@ -306,8 +306,8 @@ impl SkippedTokens {
         self.0.is_empty()
     }
 
-    /// Skips this many more tokens after the last granted one. If the oldest run is dropped for it, returns that run's
-    /// last token: earlier ones can no longer be counted.
+    /// Skips this many more tokens after the last granted one. If that drops the oldest run, returns its last token:
+    /// earlier tokens can no longer be counted.
     pub fn skip(&mut self, last_given: u64, count: u64) -> Option<u64> {
         if count == 0 {
             return None;
@@ -319,12 +319,12 @@ impl SkippedTokens {
         (self.0.len() > RUNS_MAX).then(|| self.0.remove(0)).map(|run| run.after + run.count)
     }
 
-    /// Only the run that begins after this token, for an environment that is created again.
+    /// Keeps only the run that begins after this token, for an environment that is created again.
     pub fn after(&self, last_given: u64) -> Self {
         Self(self.0.iter().filter(|run| run.after == last_given).copied().collect())
     }
 
-    /// The token after a granted one.
+    /// The token to grant after this one.
     pub fn next(&self, given: u64) -> u64 {
         let skipped = self.0.last().filter(|run| run.after == given).map_or(0, |run| run.count);
         given.saturating_add(1).saturating_add(skipped)
@@ -336,7 +336,7 @@ impl SkippedTokens {
         token - skipped.sum::<u64>()
     }
 
-    /// The non-skipped token with this count up to and including it; 0 for none.
+    /// The inverse of [`Self::count_up_to`]: the non-skipped token with this count; 0 for count 0.
     pub fn token_at(&self, count: u64) -> u64 {
         let beyond =
             |token: u64, run: &SkippedRun| if token > run.after { token.saturating_add(run.count) } else { token };

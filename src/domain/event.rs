@@ -10,7 +10,7 @@ pub struct Event {
     pub deployment: Option<DeploymentId>,
     /// The initiator, if not the caller of the decision.
     pub by: Option<Initiator>,
-    /// Whether the system did it, although a person may do the same.
+    /// Whether the system caused the event, although a person can cause such events too.
     pub automatic: bool,
     pub data: EventData,
 }
@@ -19,7 +19,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initiator {
     pub person: Person,
-    /// None if it did not come over the API.
+    /// None if the change did not come over the API.
     pub via: Option<RequestRef>,
 }
 
@@ -29,7 +29,7 @@ pub struct RequestRef {
     pub request: Arc<str>,
 }
 
-/// A member of the data of an event that was recorded.
+/// A member of a recorded event's data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EventValue {
     Text(Arc<str>),
@@ -58,7 +58,7 @@ impl Event {
         Self::new(data, session, Some(deployment))
     }
 
-    /// Marks it as done by the system this time.
+    /// Marks the event as caused by the system.
     pub(super) fn by_itself(self) -> Self {
         Self { automatic: true, ..self }
     }

@@ -1,4 +1,4 @@
-//! What each type of event says. Recording, the JSON of the API and its schema come from the table at the end.
+//! The data of each type of event. Recording, the JSON of the API and its schema come from the table at the end.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use super::{
     AnalysisId, ApprovalId, CommitId, Id, Identifier, RegistryId, Role, SessionId, TokenId, UserId, WebhookId,
 };
 
-/// A member of an event's data, as it is recorded.
+/// The value of a member of an event's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Datum<'a> {
     Text(&'a str),
@@ -20,18 +20,18 @@ named_enum! {
     pub enum Expiry {
         /// No activity within its TTL.
         Ttl = "ttl",
-        /// It held the lock for as long as the environment allows.
+        /// The session held the lock for as long as the environment allows.
         MaxHold = "max_hold",
-        /// It was not polled for too long, in the queue or after the grant.
+        /// The client did not poll for too long, in the queue or after the grant.
         Unasked = "unasked",
-        /// Its client was gone before it could be answered.
+        /// The client was gone before it could be answered.
         Vanished = "vanished",
     }
 }
 
 named_enum! {
-    /// What a security event is about. Each class has its own room: many events of one class, which a developer can cause at
-    /// will, do not push out those of another.
+    /// The subject of a security event. Each class is retained separately, so that a developer who causes many events
+    /// of one class does not push out those of another.
     pub enum SecurityClass {
         Members = "members",
         Tokens = "tokens",
@@ -42,11 +42,11 @@ named_enum! {
     }
 }
 
-/// What is recorded of an event.
+/// The recorded data of an event.
 pub trait Details: std::fmt::Debug {
     fn event_type(&self) -> EventType;
 
-    /// Passes on each member that has a value, with its name.
+    /// Calls `receive` with the name and value of each member that has a value.
     fn each(&self, receive: &mut dyn FnMut(&'static str, Datum<'_>));
 }
 
@@ -65,12 +65,12 @@ pub struct EventShape {
 
 #[derive(Debug)]
 pub struct EventMember {
-    /// As in JSON.
+    /// The name in JSON.
     pub name: &'static str,
     pub description: &'static str,
     pub kind: MemberKind,
     pub is_optional: bool,
-    /// In JSON; empty for none.
+    /// As JSON; empty for none.
     pub example: &'static str,
 }
 
@@ -79,9 +79,9 @@ pub enum MemberKind {
     Text,
     Time,
     Flag,
-    /// An integer of so many bits.
+    /// An integer with this many bits.
     Integer(u32),
-    /// A schema of the API, by its name.
+    /// The name of a schema of the API.
     Named(&'static str),
 }
 
@@ -90,7 +90,7 @@ trait Recorded {
     const KIND: MemberKind;
     const IS_OPTIONAL: bool = false;
 
-    /// Nothing if it has no value.
+    /// Calls `receive` with the value, if there is one.
     fn pass_to(&self, receive: &mut dyn FnMut(Datum<'_>));
 }
 
@@ -165,10 +165,10 @@ macro_rules! security_class {
     };
 }
 
-/// A type may be marked as `[automatic]`, and as a security event by its class after `in`.
+/// A type may be marked as `[automatic]`. `in` makes it a security event of the class that follows.
 ///
-/// A member is `name: Type`, with its name in JSON in parentheses if that differs. After `as` is its schema, if its type has
-/// none, and after `=` an example.
+/// A member is `name: Type`, with its JSON name in parentheses if that differs. `as` names the schema of a type that
+/// has none; an example follows `=`.
 macro_rules! events {
     (
         types {
@@ -185,13 +185,13 @@ macro_rules! events {
         )*
     ) => {
         named_enum! {
-            /// What happened. The position in the list is stored, so new ones are added at the end.
+            /// The type of an event. The position in the list is stored, so new types are added at the end.
             pub enum EventType {
                 $($event_type = $type_name,)*
             }
         }
 
-        /// What happened, with its details: never a secret's value, a token's text or a request body.
+        /// The type of an event with its data: never a secret's value, a token's text or a request body.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum EventData {
             $($event_type($of_type),)*
@@ -204,7 +204,7 @@ macro_rules! events {
                 }
             }
 
-            /// Whether the system does it, even if a request triggered it.
+            /// Whether the system causes the event, even if a request triggered it.
             pub const fn is_automatic(self) -> bool {
                 match self {
                     $(Self::$event_type => !concat!($(stringify!($automatic))?).is_empty(),)*
@@ -324,27 +324,27 @@ events! {
 
     /// A session got the lock.
     SessionClaimedData {
-        /// The number of the grant.
+        /// The number of the grant, which rises with each grant.
         fencing_token("fencingToken"): u64 = 42,
-        /// The commit that was named in the claim.
+        /// The commit that the claim named.
         commit_id("commitId"): Option<CommitId> = "c0ffee1",
     }
 
     /// A session began to wait.
     SessionQueuedData {
-        /// Its position in the queue, from 1.
+        /// The position in the queue, from 1.
         position: u64 = 3,
     }
 
     /// A session was released.
     SessionReleasedData {
-        /// The number of its grant; not for one that left the queue.
+        /// The number of the grant; absent if the session was still queued.
         fencing_token("fencingToken"): Option<u64> = 42,
     }
 
     /// A session lost the lock to a force-claim.
     SessionOverriddenData {
-        /// The number of its grant.
+        /// The number of the lost grant.
         fencing_token("fencingToken"): Option<u64> = 42,
         /// The session that has the lock now.
         overridden_by("overriddenBy"): SessionId,
@@ -352,32 +352,32 @@ events! {
 
     /// A session expired.
     SessionExpiredData {
-        /// The number of its grant; not for one that was queued.
+        /// The number of the grant; absent if the session was still queued.
         fencing_token("fencingToken"): Option<u64> = 42,
         reason: Expiry,
     }
 
     /// A deployment changed.
     DeploymentData {
-        /// What is deployed.
+        /// The deployed commit.
         commit_id("commitId"): CommitId = "c0ffee1",
-        /// Why it failed or was cancelled.
+        /// Why the deployment failed or was cancelled.
         error: Option<Arc<str>> = "step compile exited with 1",
     }
 
     /// A stage of a deployment changed.
     StageData {
-        /// The stage, by its name.
+        /// The name of the stage.
         stage: Identifier = "build",
-        /// Which run of it, from 1.
+        /// The attempt of the stage, from 1.
         attempt: u32 = 1,
     }
 
     /// An approval was requested or decided.
     ApprovalData {
-        /// The stage, by its name.
+        /// The name of the stage.
         stage: Identifier = "deploy",
-        /// Which run of it, from 1.
+        /// The attempt of the stage, from 1.
         attempt: u32 = 1,
         approval_id("approvalId"): ApprovalId,
         /// The comment of an approval or the reason of a rejection.
@@ -389,19 +389,19 @@ events! {
 
     /// A pipeline changed.
     PipelineData {
-        /// Its name, for people.
+        /// The display name of the pipeline.
         name: Arc<str> = "Web shop",
-        /// Counts its changes.
+        /// Counts the pipeline's changes.
         revision: u64 = 2,
     }
 
     /// A pipeline was stopped.
     PipelineStoppedData {
-        /// Its name, for people.
+        /// The display name of the pipeline.
         name: Arc<str> = "Web shop",
-        /// Counts its changes.
+        /// Counts the pipeline's changes.
         revision: u64 = 2,
-        /// Why, if somebody said it.
+        /// Why the pipeline was stopped, if a reason was given.
         reason: Option<Arc<str>> = "the database is being moved",
     }
 
@@ -409,7 +409,7 @@ events! {
     SecretData {
         /// Unique in its scope.
         name: Arc<str> = "EXAMPLE_PASSWORD",
-        /// Counts its changes.
+        /// Counts the secret's changes.
         version: u64 = 1,
     }
 
@@ -421,7 +421,7 @@ events! {
         description_changed("descriptionChanged"): bool = false,
         /// Unique in its scope.
         name: Arc<str> = "EXAMPLE_PASSWORD",
-        /// Counts its changes.
+        /// Counts the secret's changes.
         version: u64 = 2,
     }
 
@@ -431,9 +431,9 @@ events! {
         /// Unique in the organization.
         name: Identifier = "tools",
         status: &'static str as "StepRegistryStatus",
-        /// How many steps it has.
+        /// The number of steps.
         step_count("stepCount"): u64 = 3,
-        /// The commit its steps are from, if they are from a repository.
+        /// The commit of the steps, if they are from a repository.
         commit: Option<Arc<str>> = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a",
     }
 
@@ -443,50 +443,50 @@ events! {
         /// Unique in the organization.
         name: Identifier = "tools",
         status: &'static str as "StepRegistryStatus",
-        /// How many steps it has.
+        /// The number of steps.
         step_count("stepCount"): u64 = 3,
-        /// The commit its steps are from.
+        /// The commit of the steps.
         commit: Option<Arc<str>> = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a",
-        /// How many steps are new; not if the sync failed.
+        /// The number of new steps; absent if the sync failed.
         added: Option<u64> = 1,
-        /// How many steps have another content; not if the sync failed.
+        /// The number of steps whose content changed; absent if the sync failed.
         changed: Option<u64> = 0,
-        /// How many steps are gone; not if the sync failed.
+        /// The number of removed steps; absent if the sync failed.
         removed: Option<u64> = 0,
     }
 
     /// A token was created.
     TokenCreatedData {
         token_id("tokenId"): TokenId,
-        /// What it is for.
+        /// The purpose of the token.
         name: Arc<str> = "ci",
-        /// The member it stands for.
+        /// The member that the token acts as.
         user_id("userId"): UserId,
     }
 
     /// A token was revoked.
     TokenRevokedData {
         token_id("tokenId"): TokenId,
-        /// What it was for.
+        /// The purpose of the token.
         name: Arc<str> = "ci",
-        /// The member it stood for.
+        /// The member that the token acted as.
         user_id("userId"): UserId,
-        /// Why, if nobody revoked it by itself.
+        /// Why the token was revoked, unless somebody revoked it directly.
         reason: Option<&'static str> as "RevocationReason",
     }
 
-    /// A job of a CI exchanged its identity token for a token.
+    /// A CI job exchanged its identity token for an API token.
     TokenExchangedData {
-        /// The member that the job acts as, which the rule names.
+        /// The member that the job acts as, as named by the rule.
         user_id("userId"): UserId,
         /// Unique in the organization.
         name: Identifier = "ci",
         token_id("tokenId"): TokenId,
-        /// Who vouches for the job.
+        /// The issuer that vouches for the job.
         issuer: Arc<str> = "https://token.actions.githubusercontent.com",
-        /// The job, in the words of its CI.
+        /// The job, as its CI names it.
         subject: Arc<str> = "repo:acme/web:ref:refs/heads/main",
-        /// When the token stops working.
+        /// When the token expires.
         expires_at("expiresAt"): Moment = "2027-01-31T00:00:00.000Z",
     }
 
@@ -498,21 +498,21 @@ events! {
         role: Role,
     }
 
-    /// A member got another role or address, or was disabled or enabled.
+    /// A member's role or address changed, or the member was disabled or enabled.
     MemberUpdatedData {
         user_id("userId"): UserId,
         /// Unique in the organization.
         name: Identifier = "ana",
         role: Role,
-        /// The role before, if that has changed.
+        /// The previous role, if it has changed.
         previous_role("previousRole"): Option<Role>,
-        /// True if the address has changed; events do not repeat it.
+        /// True if the address has changed; events do not contain addresses.
         email_changed("emailChanged"): Option<bool> = true,
-        /// If that has changed: whether the member is disabled now.
+        /// Whether the member is disabled now; present if that has changed.
         disabled: Option<bool> = true,
     }
 
-    /// A member was invited to choose a password, or has chosen one.
+    /// A member was invited to choose a password, or chose one.
     MemberPasswordData {
         user_id("userId"): UserId,
         /// Unique in the organization.
@@ -533,34 +533,34 @@ events! {
         user_id("userId"): UserId,
         /// Unique in the organization.
         name: Identifier = "ana",
-        /// How many sign-ins ended.
+        /// The number of sign-ins that ended.
         sign_ins("signIns"): u64 = 1,
     }
 
     /// A webhook was created or deleted.
     WebhookData {
         webhook_id("webhookId"): WebhookId,
-        /// The host of its URL.
+        /// The host of the webhook's URL.
         host: Arc<str> = "ci.example.com",
     }
 
     /// A webhook was changed.
     WebhookUpdatedData {
-        /// What was changed, with commas: `url`, `events`, `description`, `enabled`, `secret`.
+        /// The changed fields, separated by commas: `url`, `events`, `description`, `enabled`, `secret`.
         changed: Arc<str> = "url,events",
         /// Whether events are sent.
         enabled: bool = true,
         webhook_id("webhookId"): WebhookId,
-        /// The host of its URL.
+        /// The host of the webhook's URL.
         host: Arc<str> = "ci.example.com",
     }
 
     /// A webhook was disabled, since its receiver was gone or kept failing.
     WebhookDisabledData {
-        /// Why.
+        /// Why the webhook was disabled.
         reason: &'static str = "its receiver answered 410 Gone",
         webhook_id("webhookId"): WebhookId,
-        /// The host of its URL.
+        /// The host of the webhook's URL.
         host: Arc<str> = "ci.example.com",
     }
 
@@ -569,18 +569,18 @@ events! {
         analysis_id("analysisId"): AnalysisId,
         status: &'static str as "AnalysisStatus",
         engine: &'static str as "AnalysisEngine",
-        /// The kind of failure, if it was found.
+        /// The kind of failure, if the analysis found it.
         category: Option<&'static str> as "RootCauseCategory",
     }
 
     /// A fix was proposed.
     PullRequestCreatedData {
         analysis_id("analysisId"): AnalysisId,
-        /// Its page.
+        /// The page of the pull request.
         url: Arc<str> = "https://github.example/acme/shop/pull/7",
         /// The branch that was pushed.
         branch: Arc<str> = "fix/missing-jq",
-        /// Its number, if the provider has pull requests.
+        /// The number of the pull request, if the provider has them.
         number: Option<u64> = 7,
     }
 }

@@ -1,4 +1,4 @@
-//! Ids and keys. An id's text has its type's prefix and sorts by creation time.
+//! Ids and keys. The text of an id begins with its type's prefix and sorts by creation time.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use super::{Identifier, Malformed};
 
-/// Makes a new id unique: 48 bits of milliseconds, then 48 bits unique within that millisecond. Comes with the command,
-/// since the domain has neither a clock nor randomness.
+/// The unique part of an id: 48 bits of milliseconds, then 48 bits unique within that millisecond. Commands bring their
+/// seeds, since the domain has neither a clock nor randomness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdSeed(pub [u8; 12]);
 
@@ -138,12 +138,12 @@ pub struct SessionId {
     pub origin: Origin,
 }
 
-/// How a session began, which also determines how its record is found: one that never waited needs no index.
+/// How a session began. This determines how its record is found: a session that never waited needs no index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// It got its id with the lock, granted with this fencing token.
+    /// The session got its id with the lock, granted with this fencing token.
     Granted(u64),
-    /// It got its id in the queue, with this ticket.
+    /// The session got its id in the queue, with this ticket.
     Queued(Ticket),
 }
 
@@ -249,7 +249,7 @@ seeded_id! {
 }
 
 seeded_id! {
-    /// An API token. Does not reveal its text.
+    /// An API token. The id does not reveal the token's text.
     TokenId, "tok_", "a token id"
 }
 

@@ -64,7 +64,7 @@ impl Command for CancelStage {
     }
 }
 
-/// The deployment has not started. It can be cancelled through its first stage.
+/// Cancels a deployment that has not started, through its first stage.
 fn cancel_waiting(
     decision: &mut Decision<'_>,
     id: DeploymentId,
@@ -250,7 +250,7 @@ fn status_of(record: &DeploymentRecord, stage: &Identifier) -> Result<StageStatu
     stage.map(|stage| stage.status).ok_or(Rejection::StageNotFound)
 }
 
-/// The session's own user, or a caller who may act for others.
+/// Checks that the caller is the session's user, or may act for others.
 fn check_owner(owner: Option<&Person>, by: &Person, any: bool) -> Result<(), Rejection> {
     match owner {
         _ if any => Ok(()),

@@ -63,7 +63,7 @@ pub fn check_step(before: &Environment, after: &Environment) -> Result<(), Strin
     require(after.revision > before.revision || *after == before_but_queue, "a change does not raise the revision")
 }
 
-/// A running deployment is at one stage; earlier stages are done, later ones are not.
+/// The stage of a running deployment has only finished stages before it and none after it.
 fn check_run(deployment: &Deployment) -> Result<(), String> {
     let run = deployment.run.as_ref().ok_or("a deployment has begun and has no stages")?;
     let (index, stage) = run.active().ok_or("a deployment has begun and is at no stage")?;

@@ -8,7 +8,7 @@ use super::{
     SessionId, SessionRef, Tick, Ticket, claim, queue, release,
 };
 
-/// The minimum that is left of a lease after a start, since its holder could not renew it while the server was down.
+/// A start leaves every lease at least this long, since its holder could not renew it while the server was down.
 pub const LEFT_AFTER_START_MILLIS: i64 = 30_000;
 
 /// A sign of life of the holder.
@@ -67,7 +67,7 @@ impl Command for Seen {
 #[derive(Debug, Clone)]
 pub struct Undelivered {
     pub session: SessionId,
-    /// Whether the client may return for it with its idempotency key, for a while.
+    /// Whether the client may return for the grant with its idempotency key, for a while.
     pub keyed: bool,
 }
 
@@ -149,12 +149,12 @@ pub struct StopWaiting {
 }
 
 impl Command for StopWaiting {
-    /// The answer, if it was still waiting.
+    /// The answer to the client, if it was still waiting.
     type Reply = Option<Rejection>;
     const ENDS: bool = true;
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Option<Rejection>, Rejection> {
-        // It may just have returned, and the lock may be free.
+        // The client may have just returned while the lock is free.
         claim::hand_over(decision, None);
         let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Released };
         let left = decision.leave(self.ticket, ended);
@@ -183,7 +183,7 @@ impl Command for MakeKnown {
     }
 }
 
-/// A waiter may be ready for the lock that was not before.
+/// A waiter may have become ready for the lock.
 #[derive(Debug, Clone)]
 pub struct HandOver;
 
@@ -196,12 +196,12 @@ impl Command for HandOver {
 }
 
 impl Environment {
-    /// Converts the deadlines to a process that started at `started`, with the remaining time of each. Between boots of
-    /// the machine the elapsed time is unknown, so each starts again.
+    /// Converts the deadlines to a process that started at `started`, keeping the remaining time of each. After a
+    /// reboot of the machine the elapsed time is unknown, so each deadline starts again.
     pub fn rearm(&mut self, started: Now, same_boot: bool) {
         let max_hold = self.configuration.as_ref().and_then(|configuration| configuration.max_hold_seconds);
         let Some(claimed) = self.lock.as_mut().and_then(|lock| Arc::make_mut(lock).claimed.as_mut()) else { return };
-        // A tick from after the start is from another clock, such as that of another container.
+        // A tick later than the start comes from another clock, such as that of another container.
         let same_boot = same_boot && claimed.tick <= started.tick;
         if !same_boot {
             claimed.tick = started.tick;

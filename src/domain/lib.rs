@@ -91,8 +91,8 @@ pub use text::{
 pub use time::{Boot, Deadline, Now, SteadyTime, Tick, Timestamp};
 pub use utilisation::{EnvironmentUse, HolderUse, Period, PeriodIs, Utilisation, Waits};
 
-/// The only way a command changes an environment. The outcome must be empty; if the command is refused, drop it. It is
-/// passed in by the caller because it is large: returning it would copy it several times.
+/// The only way a command changes an environment. `outcome` must be empty; drop it if the command is refused. The
+/// caller passes it in because it is large: returning it would copy it several times.
 pub fn decide<C: Command>(
     environment: &Arc<Environment>,
     command: C,
@@ -100,7 +100,7 @@ pub fn decide<C: Command>(
     ports: &mut dyn DecisionPorts,
     outcome: &mut Outcome,
 ) -> Result<Transition<C::Reply>, Rejection> {
-    // A copy that is changed in place, since it is large.
+    // Changed in place, since an environment is large.
     let mut next = environment.clone();
     let mut decision = Decision::new(Arc::make_mut(&mut next), outcome, now, ports);
     let mut reply = command.decide(&mut decision)?;

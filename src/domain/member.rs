@@ -1,5 +1,5 @@
-//! A member as the rules see it: its role, its address, and its share of the organization's places in queues,
-//! connections and stored objects.
+//! A member as the rules see it: role, address, and share of the organization's places in queues, connections and
+//! stored objects.
 
 use std::fmt;
 use std::sync::Arc;
@@ -78,27 +78,27 @@ pub struct Holder {
     pub is_admin: bool,
 }
 
-/// Limits below this are not divided. Such a small limit, for example for a queue, refuses most on purpose, and half of
-/// very few is too little for the one member that a whole fleet may share.
+/// Limits below this are not divided. Such a small limit, for example for a queue, refuses most claims on purpose, and
+/// half of very few is too little for one member that a whole fleet may share.
 const DIVIDED_FROM: usize = 32;
-/// One of this many is reserved for admins: more than they need to inspect and clean up.
+/// One place in this many is reserved for admins: more than they need to inspect and clean up.
 const KEPT_FOR_ADMINS: usize = 16;
-/// Limits below this have no reserve, which would be a half or a third of them.
+/// Limits below this have no reserve: one place would be half or a third of the limit.
 const KEPT_FROM: usize = 4;
 
-/// Why a member may not have one more.
+/// Why a member may not take another place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoShare {
-    /// The member already has this many.
+    /// The member already has this many places.
     Own { own: usize, total: usize },
-    /// The organization has used all except those reserved for its admins.
+    /// The organization has used all places except those reserved for its admins.
     Kept { kept: usize, total: usize },
-    /// The organization has used all.
+    /// The organization has used all places.
     Full { total: usize },
 }
 
 impl MemberShare {
-    /// Whether a member with `own` of them may have one more. They are counted only if it matters.
+    /// Whether a member that has `own` places may take another. `own` is only called if the number matters.
     pub fn check(self, own: impl FnOnce() -> usize) -> Result<(), NoShare> {
         let Self { total, used, is_admin } = self;
         let Some(left) = total.checked_sub(used).and_then(|free| free.checked_sub(1)) else {
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(shown, Ok(("Ana@acme.example".to_owned(), "Ana@acme.example".to_owned())));
     }
 
-    /// How many a member gets if it takes as many as it can while the others have `others`.
+    /// How many places a member gets if it takes all it can while the others have `others`.
     fn taken(total: usize, others: usize, is_admin: bool) -> usize {
         (0..)
             .find(|own| MemberShare { total, used: others + own, is_admin }.check(|| *own).is_err())
@@ -198,7 +198,7 @@ mod tests {
     }
 
     proptest! {
-        /// However many members take as many as they can, one after another, the limit holds, and an admin gets one.
+        /// However many members take all places they can, one after another, the limit holds and an admin gets a place.
         #[test]
         fn an_admin_always_finds_one(total in 4..20_000_usize, members in 1..200_usize) {
             let mut used = 0;
@@ -209,7 +209,7 @@ mod tests {
             prop_assert!(taken(total, used, true) > 0);
         }
 
-        /// However many the admin has, if the others have left only the reserve.
+        /// An admin gets a place regardless of how many it has, if the others have left only the reserve.
         #[test]
         fn an_admin_who_has_many_finds_one(total in 4..20_000_usize, own in 0..20_000_usize) {
             let kept = (total / KEPT_FOR_ADMINS).max(1);
@@ -229,11 +229,11 @@ mod tests {
             for _ in 0..members {
                 used += taken(total, used, false);
             }
-            // While others have not taken all but the reserve, a newcomer gets one too.
+            // Until the others have taken all but the reserve, a newcomer gets a place too.
             prop_assert!(taken(total, used, false) > 0 || used == total - total / KEPT_FOR_ADMINS);
         }
 
-        /// A member above a limit that was introduced later is refused more and loses nothing.
+        /// A member above a limit that was introduced later is refused more places but keeps its own.
         #[test]
         fn whoever_has_too_many_is_refused(total in 32..20_000_usize, own in 0..40_000_usize) {
             let share = MemberShare { total, used: own, is_admin: false };

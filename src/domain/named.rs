@@ -1,4 +1,4 @@
-//! Enums whose variants have names that clients see: the names are listed once, with the variants.
+//! Enums whose variants have names that clients see. Each name is written once, next to its variant.
 
 /// Declares the enum with `ALL`, `as_str`, `parse` and `Display`.
 #[macro_export]
@@ -27,7 +27,7 @@ macro_rules! named_enum {
                 }
             }
 
-            // Not every name is also parsed.
+            // Some enums are never parsed.
             #[allow(dead_code)]
             pub fn parse(text: &str) -> Result<Self, $crate::Malformed> {
                 match text {

@@ -1,11 +1,10 @@
 //! Finds the known name that an unknown one is probably a misspelling of.
 
-/// Longer names are not compared: none of ours is nearly that long.
+/// Longer names are not compared: none of ours comes near this length.
 pub const NAME_MAX: usize = 80;
-/// The number of names that an unknown one is compared with, if there may be any number of them, so that a wrong
-/// request costs little.
+/// How many of an unbounded set of names an unknown one is compared with, so that a wrong request costs little.
 pub const COMPARED_MAX: usize = 64;
-/// Few enough to be listed in a sentence.
+/// Few enough to list in a sentence.
 const LISTED_MAX: usize = 10;
 
 /// The candidate that `name` is probably a misspelling of.
@@ -31,8 +30,7 @@ pub fn did_you_mean<T: AsRef<str>>(name: &str, candidates: impl IntoIterator<Ite
     nearest(name, candidates).map(|meant| format!("; did you mean `{}`?", meant.as_ref())).unwrap_or_default()
 }
 
-/// Advice about an unknown name that people choose, among other chosen names: `review-4` is not a misspelling of
-/// `review-1`.
+/// Advice about an unknown name among names that people choose: `review-4` is not a misspelling of `review-1`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Advice {
     /// The name that was probably intended.
@@ -41,11 +39,11 @@ pub enum Advice {
     All(Vec<String>),
     /// No names exist.
     None,
-    /// There are too many names, or not all are known.
+    /// There are too many names, or not all of them are known.
     Unknown,
 }
 
-/// `are_all`: `known` is complete.
+/// `are_all`: whether `known` is complete.
 pub fn advice<T: AsRef<str>>(name: &str, known: &[T], are_all: bool) -> Advice {
     let differs = |candidate: &&T| without_digits(candidate.as_ref()) != without_digits(name);
     match nearest(name, known.iter().filter(differs)) {

@@ -1,5 +1,5 @@
-//! The blueprint of a deployment: stages in order, each with its steps, defined here or in a registry. All values are
-//! within their limits, which the reader has checked with the rules below.
+//! The blueprint of a deployment: stages in order, each with its steps, defined here or in a registry. The reader has
+//! checked all values against the limits below.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,17 +16,17 @@ pub const HEADERS_MAX: usize = 32;
 /// A day. Longer work belongs elsewhere, with a step that watches it.
 pub const TIMEOUT_SECONDS_MAX: u32 = 24 * 60 * 60;
 pub const TIMEOUT_SECONDS_DEFAULT: u32 = 60 * 60;
-/// The limit for all its texts together: a deployment stores a copy of its blueprint, which must fit into one batch of
-/// the store.
+/// The limit for all texts of a blueprint together: each deployment stores a copy, which must fit into one batch of the
+/// store.
 pub const BLUEPRINT_BYTES_MAX: usize = 60 * 1024;
 const ARGUMENT_BYTES_MAX: usize = 32 * 1024;
 
 /// A snapshot of the stages of a pipeline. A deployment keeps the blueprint it started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blueprint {
-    /// Without stages a deployment succeeds when it starts.
+    /// A deployment without stages succeeds when it starts.
     pub stages: Vec<Stage>,
-    /// Visible to all its steps; an environment's own variables take precedence.
+    /// Visible to all steps; an environment's own variables take precedence.
     pub variables: BTreeMap<VariableName, VariableValue>,
     /// Whether people may approve deployments that they triggered themselves.
     pub self_approval: bool,
@@ -37,10 +37,10 @@ pub struct Stage {
     /// Unique in its pipeline.
     pub name: Identifier,
     pub approval: ApprovalRule,
-    /// For all its steps together, from when the first starts.
+    /// For all steps together, counted from the start of the first.
     pub timeout_seconds: u32,
-    /// Whether it can safely be run again from its first step: then it is restarted automatically after a crash of the
-    /// server.
+    /// Whether the stage can safely be run again from its first step. If so, it is restarted automatically after a
+    /// crash of the server.
     pub idempotent: bool,
     /// At least one.
     pub steps: Vec<Step>,
@@ -59,9 +59,9 @@ pub struct Step {
     /// Unique in its stage.
     pub name: Identifier,
     pub action: Action,
-    /// Its own variables; they take precedence over those of all steps.
+    /// The step's own variables; they take precedence over those of all steps.
     pub inputs: BTreeMap<VariableName, VariableValue>,
-    /// The step of a registry that was resolved; set in deployments.
+    /// The registry step that this step was resolved from; set in deployments.
     pub source: Option<Arc<StepSource>>,
 }
 
@@ -70,7 +70,7 @@ pub enum Action {
     /// A program and its arguments, run without a shell.
     Run(Vec<Arc<str>>),
     Http(HttpCall),
-    /// A step of a registry. It is resolved when a deployment starts.
+    /// A step of a registry, resolved when a deployment starts.
     Uses(Box<Use>),
 }
 
@@ -86,7 +86,7 @@ pub struct StepReference {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
     pub reference: StepReference,
-    /// The inputs, taken literally: nothing is substituted in them.
+    /// The inputs, taken literally: no variables are substituted.
     pub with: BTreeMap<VariableName, InputValue>,
 }
 
@@ -109,19 +109,19 @@ pub struct InputValue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSource {
     pub reference: StepReference,
-    /// The commit of the registry's repository, if it has one.
+    /// The commit of the registry, if it has a repository.
     pub commit: Option<Arc<str>>,
 }
 
-/// `url`, `body` and the values of `headers` may contain `${NAME}` of a variable; `$${` is a literal `${`. Values are
-/// percent-encoded in a URL, and escaped as in a string in a JSON body (according to its `Content-Type`).
+/// `url`, `body` and the values of `headers` may contain `${NAME}`, the value of a variable; `$${` is a literal `${`.
+/// Values are percent-encoded in a URL, and escaped in a JSON body (according to its `Content-Type`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpCall {
     pub method: Arc<str>,
     pub url: Arc<str>,
     pub headers: Vec<(Arc<str>, Arc<str>)>,
     pub body: Option<Arc<str>>,
-    /// Empty: any 2xx.
+    /// If empty, any 2xx.
     pub expect_status: Vec<u16>,
 }
 
@@ -207,7 +207,7 @@ impl InputValue {
         Self { kind: InputKind::String, text }
     }
 
-    /// By its decimal text, as JSON writes numbers.
+    /// A number in decimal, as JSON writes it.
     pub fn number(text: &str) -> Result<Self, Malformed> {
         let sane = text.parse::<f64>().is_ok_and(f64::is_finite)
             && text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
@@ -242,7 +242,7 @@ impl StepSource {
     }
 }
 
-/// The first argument.
+/// The first argument: the program.
 pub const PROGRAM: TextRule =
     TextRule::of(1..=ARGUMENT_BYTES_MAX, CharClass::NO_NUL, "must name a program, in at most 32768 bytes without NUL")
         .in_bytes();

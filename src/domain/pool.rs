@@ -1,10 +1,10 @@
 //! The waiters for any environment with certain labels, the environments that are free for them, and the rules of
 //! claim-any: who may wait, the answer to a claim that gets no environment, and how a waiter leaves.
 //!
-//! A free environment is offered to the waiters; its own decision (`claim::hand_over`) takes the first that it suits. So no
-//! two environments can take the same waiter, and an offer is not binding. A removal that must first be durable is
-//! only decided here ([`Departure`]); the caller removes the waiter with [`Pool::leave`] once it is handed to the
-//! store.
+//! A free environment is offered to the waiters; its own decision (`claim::hand_over`) takes the first waiter that it
+//! suits. So no two environments can take the same waiter, and an offer is not binding. When a removal must first
+//! become durable, this file only decides it ([`Departure`]); the caller removes the waiter with [`Pool::leave`] after
+//! handing the removal to the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -15,22 +15,23 @@ use super::{
     Waiter, queue,
 };
 
-/// Waiters per pipeline for any environment.
+/// The number of waiters per pipeline.
 const POOL_LENGTH_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub struct Pool {
-    /// By the wanted labels, then in order: an environment examines the first waiter of each set of labels that it has.
+    /// By the wanted labels, then in order: an environment examines the first waiter of each label set that it
+    /// satisfies.
     waiting: BTreeMap<Arc<Labels>, BTreeMap<Turn, Arc<Waiter>>>,
     turns: HashMap<Ticket, (Turn, Arc<Labels>)>,
-    /// The count of each member. Members without any are not in it.
+    /// The number of waiters per member. Members without waiters are not in the map.
     members: HashMap<UserId, usize>,
-    /// Waiters that are answered as soon as no environment is on offer for them: see [`Pool::unserved`].
+    /// Waiters to answer as soon as no environment is on offer for them: see [`Pool::unserved`].
     undecided: BTreeSet<Ticket>,
     environments: HashMap<Identifier, Known>,
     /// Least recently used first.
     free: BTreeSet<Use>,
-    /// Free as far as known, and asked to take a waiter.
+    /// Environments that are free as far as known, and were asked to take a waiter.
     offered: BTreeSet<Identifier>,
     free_by_label: BTreeMap<(Identifier, super::LabelValue), BTreeSet<Use>>,
 }
@@ -40,7 +41,7 @@ type Use = (Option<Timestamp>, Identifier);
 #[derive(Debug)]
 struct Known {
     configuration: Arc<Configuration>,
-    /// If it is free: when it was last used.
+    /// When the environment was last used, if it is free.
     free: Option<Use>,
 }
 
@@ -73,7 +74,7 @@ impl Pool {
         self.waiting.values().flat_map(BTreeMap::values)
     }
 
-    /// The waiters that would accept such an environment, in no particular order.
+    /// The waiters that would accept this environment, in no particular order.
     pub fn waiting_for(&self, configuration: &Configuration) -> impl Iterator<Item = &Arc<Waiter>> {
         self.waiting.iter().filter(|(labels, _)| configuration.has_labels(labels)).flat_map(|(_, line)| line.values())
     }
@@ -86,7 +87,7 @@ impl Pool {
         rivals.map(|(_, line)| line.range(..=turn).count()).sum()
     }
 
-    /// Adds a waiter, or puts back one that could not be granted the lock, at its old place.
+    /// Adds a waiter, or puts one back at its old place that could not be granted the lock.
     pub fn put_back(&mut self, waiter: Arc<Waiter>, labels: Arc<Labels>) {
         let turn = waiter.turn();
         if self.turns.insert(waiter.ticket, (turn, labels.clone())).is_none() {
@@ -118,7 +119,8 @@ impl Pool {
         self.members.get(&member).copied().unwrap_or(0)
     }
 
-    /// The client of a waiter receives the id of its session. Returns the waiter, if its client did not know it before.
+    /// Records that the client receives the id of its session. Returns the waiter, unless the client already knew the
+    /// id.
     pub fn make_known(&mut self, ticket: Ticket) -> Option<Arc<Waiter>> {
         let (turn, labels) = self.turns.get(&ticket)?;
         let waiter = self.waiting.get_mut(labels)?.get_mut(turn).filter(|waiter| !waiter.known)?;
@@ -126,7 +128,7 @@ impl Pool {
         Some(waiter.clone())
     }
 
-    /// Removes the first ready waiter that this environment suits and that comes before `before`.
+    /// Removes the first ready waiter that accepts this environment and comes before `before`.
     #[cfg(test)]
     pub fn take(
         &mut self,
@@ -208,8 +210,8 @@ impl Pool {
         self.environments.values().map(|known| &*known.configuration).filter(|known| known.has_labels(labels))
     }
 
-    /// The least recently used free environment with these labels. It counts as offered, not as free, until it is
-    /// reported again.
+    /// The least recently used free environment with these labels. Until the next report it counts as offered, not as
+    /// free.
     pub fn offer(&mut self, labels: &Labels) -> Option<Identifier> {
         // The rarest label leaves the fewest candidates.
         let narrowest = labels.iter().map(|(key, value)| self.free_by_label.get(&(key.clone(), value.clone())));
@@ -224,13 +226,13 @@ impl Pool {
         Some(name)
     }
 
-    /// Whether an environment with these labels has been offered, and not reported since.
+    /// Whether an environment with these labels has been offered and not reported since.
     pub fn is_offered(&self, labels: &Labels) -> bool {
         let fits = |name: &Identifier| self.environments.get(name).is_some_and(|k| k.configuration.has_labels(labels));
         self.offered.iter().any(fits)
     }
 
-    /// Offers for all waiters, while there are free environments.
+    /// Offers free environments to all waiters that want one.
     pub fn offers(&mut self, presence: impl Fn(&Waiter) -> Presence) -> Vec<Identifier> {
         if self.free.is_empty() {
             return Vec::new();
@@ -278,9 +280,9 @@ pub struct ClaimAny {
 /// The answer to a claim that got no environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unserved {
-    /// It stays, as a queued session to poll.
+    /// The claim stays, as a queued session to poll.
     Queued { waiter: Arc<Waiter>, position: usize },
-    /// It has left the pool.
+    /// The claim has left the pool.
     Refused { waiter: Arc<Waiter>, rejection: Rejection },
 }
 
@@ -288,13 +290,13 @@ pub enum Unserved {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HungUp {
     Stays,
-    /// Its place is kept by polling from now on.
+    /// The client keeps its place by polling from now on.
     Polls,
     Leaves(Box<Departure>),
 }
 
 impl Pool {
-    /// Lets a claim wait, even if only until an environment has answered an offer. See [`Pool::unserved`].
+    /// Adds a claim to the pool, even if only until an environment has answered an offer. See [`Pool::unserved`].
     pub fn join(&mut self, claim: ClaimAny, now: Now) -> Result<Arc<Waiter>, Rejection> {
         let ClaimAny { claim, labels, hold } = claim;
         if !self.has_match(&labels) {
@@ -314,14 +316,14 @@ impl Pool {
         Ok(waiter)
     }
 
-    /// Answers the claims that do not wait on their connection and for which no environment is on offer any more.
+    /// Answers the claims that do not wait on their connection and have no environment on offer any more.
     pub fn unserved(&mut self) -> Vec<Unserved> {
         let is_hopeless = |ticket: &Ticket| self.labels(*ticket).is_none_or(|labels| !self.is_offered(labels));
         let hopeless: Vec<_> = self.undecided.iter().copied().filter(is_hopeless).collect();
         hopeless.into_iter().filter_map(|ticket| self.stop_waiting(ticket)).collect()
     }
 
-    /// A client stops waiting on its connection. None if an environment has taken it meanwhile, so that its grant is
+    /// A client stops waiting on its connection. None if an environment has already taken the waiter: then its grant is
     /// coming.
     pub fn stop_waiting(&mut self, ticket: Ticket) -> Option<Unserved> {
         self.undecided.remove(&ticket);
@@ -351,7 +353,7 @@ impl Pool {
         }
     }
 
-    /// The waiters that have not polled for too long, at most `at_most`.
+    /// The waiters whose last poll is too long ago, at most `at_most`.
     pub fn overdue(&self, presence: impl Fn(&Waiter) -> Presence, now: Now, at_most: usize) -> Vec<Departure> {
         let overdue = queue::overdue(self.iter(), presence, now).take(at_most);
         overdue.map(|(waiter, why)| waiter.expired(why, now)).collect()
@@ -392,7 +394,7 @@ mod tests {
         assert_eq!(pool.take(&Configuration::default(), None, everybody_is_there).unwrap().ticket, Ticket(1));
     }
 
-    /// With one environment, which is locked.
+    /// A pool with one environment, which is locked.
     fn pool() -> Pool {
         let mut pool = Pool::default();
         let configuration = Arc::new(Configuration { labels: labels(&[("os", "linux")]), ..Configuration::default() });

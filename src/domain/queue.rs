@@ -10,14 +10,14 @@ use super::{
     SessionId, SessionQueuedData, Tick, Ticket, UserId,
 };
 
-/// A queued session that is not polled for this long expires, and so does a grant that its client does not notice.
+/// A queued session expires if it is not polled for this long, and so does a grant that its client does not notice.
 pub const ASK_WITHIN_MILLIS: i64 = 60_000;
 
-/// Waiters removed per transition, so that the store accepts its batch: the record of an ended session has up to 5 KiB,
-/// most of it a context of 1,024 characters.
+/// Waiters removed per transition. Limits the size of its batch: the record of an ended session has up to 5 KiB, most
+/// of it a context of 1,024 characters.
 pub(super) const LET_GO_AT_ONCE: usize = 50;
 
-/// The order in a queue: the smaller turn goes first.
+/// The order in a queue: the smaller turn comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Turn {
     pub priority: Reverse<Priority>,
@@ -30,13 +30,13 @@ impl Turn {
     }
 }
 
-/// A session that waits for its lock.
+/// A session that waits for the lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiter {
     pub ticket: Ticket,
     pub kept_by: KeptBy,
-    /// Whether its client has received the id of the session, or finds it with its idempotency key. A queued session
-    /// whose client waits on its connection first is unknown until then, and does not survive a restart.
+    /// Whether the client has received the id of the session, or can find it with its idempotency key. A session whose
+    /// client first waits on its connection is unknown until then, and does not survive a restart.
     pub known: bool,
     pub session: Session,
     /// The request of the claim.
@@ -48,7 +48,7 @@ pub struct Waiter {
 pub enum KeptBy {
     /// The client's open connection.
     Connection,
-    /// The client's open connection; after a restart of the server, the client may return for its place with its
+    /// The client's open connection. After a restart of the server, the client may return for its place with its
     /// idempotency key.
     Key(PlaceKey),
     /// The client polls the session, whose id it knows.
@@ -65,11 +65,11 @@ pub struct PlaceKey {
 /// The connection of a waiter's client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connection {
-    /// The client waits on it for its turn.
+    /// The client waits for its turn on this connection.
     Open,
-    /// Lost. With an idempotency key the client can return.
+    /// The connection was lost. With an idempotency key the client can return.
     Closed { keyed: bool },
-    /// The waiter has none.
+    /// The waiter has no connection.
     Absent,
 }
 
@@ -77,7 +77,7 @@ pub enum Connection {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterHangUp {
     Stays,
-    /// Its place is kept by polling from now on.
+    /// The client keeps its place by polling from now on.
     Polls,
     Leaves,
 }
@@ -94,9 +94,9 @@ pub struct Departure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     Connected,
-    /// It disconnected.
+    /// The client disconnected.
     Vanished,
-    /// Not connected; it last polled then.
+    /// The client is not connected; it last polled at this tick.
     LastSeen(Tick),
 }
 
@@ -104,11 +104,11 @@ pub enum Presence {
 pub trait DecisionPorts {
     fn presence(&self, waiter: &Waiter) -> Presence;
 
-    /// Takes the first waiter of the pool that this environment suits, if it comes before `before`. No other
-    /// environment can then take it.
+    /// Takes the first waiter of the pool that accepts this environment, if it comes before `before`. Afterwards no
+    /// other environment can take that waiter.
     fn take_from_pool(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>>;
 
-    /// For a new id.
+    /// The seed of a new id.
     fn seed(&mut self) -> IdSeed;
 
     /// The current state of the environment's pipeline. Only read when a deployment could start.
@@ -120,9 +120,9 @@ pub trait DecisionPorts {
 pub struct PipelineNow {
     /// A stopped pipeline starts nothing; running deployments continue.
     pub stopped: bool,
-    /// With the steps of registries resolved, unless that failed.
+    /// The blueprint, with the steps of registries resolved unless that failed.
     pub blueprint: Arc<Blueprint>,
-    /// Why that failed: the error of a deployment that would start.
+    /// Why resolving failed: the error of a deployment that would start.
     pub unresolved: Option<Arc<str>>,
 }
 
@@ -131,12 +131,12 @@ impl Waiter {
         Turn::new(self.session.priority, self.ticket)
     }
 
-    /// Whether its place survives a restart.
+    /// Whether the place survives a restart.
     pub fn is_durable(&self) -> bool {
         !matches!(self.kept_by, KeptBy::Connection)
     }
 
-    /// Whether its client can return to it after a restart.
+    /// Whether the client can return to its place after a restart.
     pub fn is_findable(&self) -> bool {
         match self.kept_by {
             KeptBy::Connection => false,
@@ -145,16 +145,16 @@ impl Waiter {
         }
     }
 
-    /// Whether the lock can be granted to it now.
+    /// Whether the lock can be granted to the waiter now.
     pub fn is_ready(&self, presence: Presence) -> bool {
         match (presence, &self.kept_by) {
             (Presence::Connected, _) | (Presence::LastSeen(_), KeptBy::Polling) => true,
-            // Its client is away: it keeps its place for a while, but gets no lock.
+            // The client is away: it keeps its place for a while, but gets no lock.
             (Presence::LastSeen(_), KeptBy::Key(_) | KeptBy::Connection) | (Presence::Vanished, _) => false,
         }
     }
 
-    /// When it loses its place unless its client polls.
+    /// When the waiter loses its place unless the client polls.
     pub fn due(&self, presence: Presence) -> Option<Tick> {
         match presence {
             Presence::Connected => None,
@@ -163,13 +163,13 @@ impl Waiter {
         }
     }
 
-    /// The event of its arrival, for a session that its client knows.
+    /// The event of the waiter's arrival, for a session that its client knows.
     pub fn queued(&self, position: usize) -> Event {
         let queued = SessionQueuedData { position: position as u64 };
         Event::session(self.session.id, EventData::SessionQueued(queued))
     }
 
-    /// Whether its client is present, as far as the server knows. A server that is shutting down has closed the
+    /// Whether the client is present, as far as the server knows. A server that is shutting down has closed the
     /// connections itself.
     pub fn presence(
         &self,
@@ -180,9 +180,9 @@ impl Waiter {
     ) -> Presence {
         match (connection, &self.kept_by) {
             (Connection::Open, _) => Presence::Connected,
-            // It cannot be polled: the server has restarted, or refused to keep the place.
+            // The session cannot be polled: the server has restarted, or refused to keep the place.
             (Connection::Absent, KeptBy::Polling) if !self.is_findable() => Presence::Vanished,
-            // Its key leads to its session id, so it can still poll.
+            // The idempotency key leads to the session id, so the client can still poll.
             (Connection::Closed { keyed: true }, KeptBy::Polling)
             | (Connection::Absent, KeptBy::Key(_) | KeptBy::Polling) => Presence::LastSeen(last_poll(self.ticket)),
             (Connection::Closed { .. }, KeptBy::Key(_)) if closing => Presence::LastSeen(now),
@@ -190,17 +190,17 @@ impl Waiter {
         }
     }
 
-    /// `connection` is its connection at the time the server handles the disconnect.
+    /// `connection` is the waiter's connection when the server handles the disconnect.
     pub fn after_hang_up(&self, connection: Connection) -> AfterHangUp {
         match (connection, &self.kept_by) {
-            // Its client returned meanwhile.
+            // The client returned meanwhile.
             (Connection::Open, _) => AfterHangUp::Stays,
             (Connection::Closed { keyed: true }, KeptBy::Polling) => AfterHangUp::Polls,
             (Connection::Closed { .. } | Connection::Absent, _) => AfterHangUp::Leaves,
         }
     }
 
-    /// The same after its client has received the id of its session.
+    /// The waiter after its client has received the id of the session.
     pub fn made_known(&self) -> Arc<Self> {
         Arc::new(Self { known: true, ..self.clone() })
     }
@@ -217,18 +217,18 @@ impl Waiter {
 }
 
 impl Departure {
-    /// None if no client ever knew the session; then no event is recorded.
+    /// None if no client ever knew the session.
     pub fn event(&self) -> Option<Event> {
         (self.waiter.kept_by == KeptBy::Polling).then(|| self.session.end_event()).flatten()
     }
 }
 
-/// The waiters in order. Cheap to clone at any length: copies share their common parts.
+/// The waiters in order. Cheap to clone at any length: copies share structure.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queue {
     /// One lane per priority, without empty ones.
     lanes: RedBlackTreeMapSync<Reverse<Priority>, Lane>,
-    /// The count of each member. Members without any are not in it.
+    /// The number of waiters per member. Members without waiters are not in the map.
     members: RedBlackTreeMapSync<UserId, usize>,
     length: usize,
     durable: usize,
@@ -254,7 +254,7 @@ impl Queue {
         self.members.get(&member).copied().unwrap_or(0)
     }
 
-    /// Whether any place must survive a restart.
+    /// Whether the queue has a place that must survive a restart.
     pub fn has_durable(&self) -> bool {
         self.durable > 0
     }
@@ -275,7 +275,7 @@ impl Queue {
         }
     }
 
-    /// From 1, which is served next.
+    /// From 1; position 1 is served next.
     pub fn position(&self, waiter: &Waiter) -> usize {
         let turn = waiter.turn();
         let ahead = self.lanes.iter().take_while(|(priority, _)| **priority < turn.priority);

@@ -9,7 +9,7 @@ use super::{
     VariableName, VariableValue,
 };
 
-/// Inputs per step; more than an understandable step has.
+/// The maximum number of inputs per step; more than an understandable step has.
 pub const INPUTS_MAX: usize = 64;
 
 /// A step of a registry.
@@ -27,11 +27,11 @@ pub struct RegistryStep {
 pub struct Input {
     pub kind: InputKind,
     pub required: bool,
-    /// Of the same kind. Without a default, a missing input sets no variable.
+    /// A value of the input's kind. Without a default, a missing input sets no variable.
     pub default: Option<InputValue>,
 }
 
-/// The step of a reference.
+/// The step that a reference resolves to.
 #[derive(Debug, Clone)]
 pub struct ResolvedStep {
     pub step: Arc<RegistryStep>,
@@ -84,7 +84,7 @@ impl Use {
 }
 
 impl RegistryStep {
-    /// All its texts together.
+    /// The length of all texts together.
     pub fn bytes(&self) -> usize {
         let value = |value: &InputValue| value.text().as_str().len();
         let inputs =
@@ -95,7 +95,7 @@ impl RegistryStep {
 }
 
 impl Blueprint {
-    /// With the steps of registries resolved, as a deployment stores it; or all faults.
+    /// Resolves the steps of registries, as a deployment stores them. Returns all faults otherwise.
     pub fn resolved(&self, lookup: &Lookup<'_>) -> Result<Blueprint, Vec<UseError>> {
         let mut faults = Vec::new();
         let mut resolved = self.clone();
@@ -115,7 +115,7 @@ impl Blueprint {
         if faults.is_empty() { Ok(resolved) } else { Err(faults) }
     }
 
-    /// The error of a deployment that cannot start.
+    /// The error of a deployment that cannot start because of these faults.
     pub fn why_unresolved(&self, faults: &[UseError]) -> Arc<str> {
         let Some(fault) = faults.first() else {
             return Arc::from("a step from a registry cannot be resolved; deploy again");

@@ -18,7 +18,7 @@ pub enum Rejection {
     NoneMatches,
     #[error("the queue is full")]
     QueueFull { limit: usize },
-    /// There is room, but not for this member.
+    /// The queue has room, but not for this member.
     #[error("too many claims of the member wait: {0}")]
     QueueShare(NoShare),
     #[error("the environment's queue is not empty")]

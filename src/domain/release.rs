@@ -37,7 +37,7 @@ impl Command for Release {
     }
 }
 
-/// Releases the lock without naming its session.
+/// Releases the lock without naming the session.
 #[derive(Debug, Clone)]
 pub struct ReleaseLock {
     pub by: Person,
@@ -70,8 +70,8 @@ pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Se
     Some(session)
 }
 
-/// Takes the lock from its holder, if there is one, and returns the ended session. Its waiting deployments are
-/// cancelled; a running one is stopped, and no other starts until it has ended.
+/// Takes the lock from the holder, if there is one, and returns the ended session. The session's waiting deployments
+/// are cancelled; a running one is stopped, and no other starts until it has ended.
 pub(super) fn end_session(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Session>> {
     let mut holder = decision.next.lock.take()?;
     decision.touch();

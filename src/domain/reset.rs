@@ -9,7 +9,8 @@ use super::{
 
 /// Queues the configured reset. It starts when no other deployment is running.
 pub(super) fn begin(decision: &mut Decision<'_>) {
-    // A force-claim told an earlier reset to stop, which may still run: `finish` begins a new one when it has ended.
+    // An earlier reset may still be running, although a force-claim told it to stop. `finish` begins the new one
+    // afterwards.
     if decision.next.reset.is_some() {
         return;
     }
@@ -23,7 +24,7 @@ pub(super) fn begin(decision: &mut Decision<'_>) {
     decision.next.reset = Some(deployment);
 }
 
-/// A force-claim makes the reset unnecessary: a running one is told to stop.
+/// A force-claim makes the reset unnecessary, so a running one is told to stop.
 pub(super) fn cancel(decision: &mut Decision<'_>) {
     let Some(id) = decision.next.reset.as_ref().map(|deployment| deployment.id) else { return };
     if let Ok((deployment, owner, mut context)) = decision.deployment(id) {
@@ -32,8 +33,8 @@ pub(super) fn cancel(decision: &mut Decision<'_>) {
     decision.next.reset.take_if(|deployment| deployment.status.is_finished());
 }
 
-/// The reset has ended. If it failed or was cancelled midway, the environment is disabled, since its state is unknown;
-/// but not after a force-claim, when nobody relies on this reset and another one follows the new session.
+/// The reset has ended. If it failed or was cancelled midway, the state of the environment is unknown, so it is
+/// disabled; but not after a force-claim: then nobody relies on this reset, and another one follows the new session.
 pub(super) fn finish(decision: &mut Decision<'_>, outcome: DeploymentOutcome) {
     let Some(mut deployment) = decision.next.reset.take() else { return };
     let last = decision.next.last_reset;
@@ -66,7 +67,7 @@ mod tests {
     use crate::samples::{Subject, by_force, claim, commit, end_stage, identifier, person, pipeline};
     use crate::*;
 
-    /// Claimed and released, and now being reset.
+    /// An environment that was claimed and released, and is being reset.
     fn resetting() -> Subject {
         let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
         subject.ports.pipeline = pipeline(1);

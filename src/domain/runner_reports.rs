@@ -16,7 +16,7 @@ pub struct StageAttempt {
     pub attempt: u32,
 }
 
-/// The runner is about to execute the first step, unless this is refused.
+/// The runner is about to execute the first step, unless this report is refused.
 #[derive(Debug, Clone)]
 pub struct BeginStage(pub StageAttempt);
 
@@ -26,7 +26,7 @@ impl Command for BeginStage {
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         match self.0.status(decision)? {
             StageStatus::Queued => {}
-            // A repeated report, whose first answer may have been lost.
+            // A repeated report; the answer to the first one may have been lost.
             StageStatus::Running => return Ok(()),
             StageStatus::Pending
             | StageStatus::AwaitingApproval
@@ -75,7 +75,7 @@ impl Command for ReportSteps {
     }
 }
 
-/// No process of the stage is left.
+/// The stage has ended, with all its processes.
 #[derive(Debug, Clone)]
 pub struct EndStage {
     pub of: StageAttempt,
@@ -110,7 +110,7 @@ impl Command for Recover {
     type Reply = ();
     const ENDS: bool = true;
 
-    /// The running state is not changed here, so that leftovers are removed even if the store refuses writes.
+    /// The running state stays unchanged here, so that leftover processes are removed even if the store refuses writes.
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         let begun = decision.next.current_deployment().map(|deployment| deployment.id);
         let begun = begun.and_then(|id| decision.next.unfinished_deployment(id));
@@ -141,7 +141,7 @@ impl Command for Recover {
     }
 }
 
-/// No process of an earlier run of the server is left.
+/// All processes of an earlier run of the server are gone.
 #[derive(Debug, Clone)]
 pub struct Swept(pub StageAttempt);
 
@@ -177,7 +177,7 @@ impl Command for Swept {
     }
 }
 
-/// The stage is idempotent and no process of its first attempt is left, so it is run again.
+/// The stage is idempotent and all processes of its first attempt are gone, so it is run again.
 fn run_again(decision: &mut Decision<'_>, id: DeploymentId, index: usize) -> Result<(), Rejection> {
     decision.touch();
     let (deployment, owner, mut context) = decision.deployment(id)?;

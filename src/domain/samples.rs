@@ -38,7 +38,7 @@ pub fn person(number: u8) -> Person {
     Person { id: UserId(IdSeed([number; 12])), name: Arc::from(format!("person-{number}")) }
 }
 
-/// The same number gives the same seed, and [`number`] reads it back.
+/// Equal numbers give equal seeds; [`number`] reads the number back.
 pub fn seed(number: u64) -> IdSeed {
     let mut bytes = [0; 12];
     bytes[4..].copy_from_slice(&number.to_be_bytes());
@@ -57,7 +57,7 @@ pub fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(key, value)| (Identifier::parse(key).unwrap(), LabelValue::parse(value).unwrap())).collect()
 }
 
-/// A plain claim that does not wait; its seed and its ticket have this number.
+/// A plain claim that does not wait, with this number as seed and ticket.
 pub fn claim(number: u64) -> Claim {
     Claim {
         request: request(1),
@@ -119,7 +119,7 @@ pub fn end_stage(environment: &Environment, end: StageEnd) -> EndStage {
     EndStage { of, end, steps: run.stages[of.stage].steps.clone() }
 }
 
-/// This many milliseconds after the beginning, on both clocks.
+/// This many milliseconds after the start, on both clocks.
 pub fn at(millis: i64) -> Now {
     Now { at: Timestamp::from_millis(1_000_000 + millis), tick: Tick(millis) }
 }
@@ -158,7 +158,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Its pipeline has no stages.
+    /// An environment whose pipeline has no stages.
     pub fn with(configuration: Configuration) -> Self {
         let ports = Present { except: Vec::new(), pipeline: pipeline(0), seeds: 0 };
         let mut subject = Self { environment: Environment::absent(), ports };
@@ -166,7 +166,7 @@ impl Subject {
         subject
     }
 
-    /// Decides at that time, and keeps the next state.
+    /// Runs the command at this time, and keeps the next state.
     pub fn run<C: Command>(&mut self, millis: i64, command: C) -> Result<(C::Reply, Outcome), Rejection> {
         let before = Arc::new(self.environment.clone());
         let mut outcome = Outcome::default();

@@ -9,7 +9,7 @@ use super::{
 };
 
 /// The number of deployments listed per session. Older finished ones are dropped, but still counted in
-/// `deployment_count`. Limits the size of an environment's record.
+/// `deployment_count`. The limit bounds the size of an environment's record.
 pub(super) const DEPLOYMENTS_LISTED: usize = 100;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Session {
     /// As requested; the environment may have a default.
     pub ttl_seconds: Option<u32>,
     pub created_at: Timestamp,
-    /// None while it is queued, and if it left the queue without the lock.
+    /// None for a session that is queued, or left the queue without the lock.
     pub claimed: Option<Claimed>,
     pub ended: Option<Ended>,
     /// In order of arrival.
@@ -55,15 +55,15 @@ impl Priority {
 /// The grant of the lock, and when it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimed {
-    /// Increases by one with each grant of the environment, so it also numbers the sessions of the history.
+    /// Rises with each grant of the environment, so it also numbers the sessions of the history.
     pub fencing_token: u64,
     pub at: Timestamp,
     pub tick: Tick,
     pub lease: Option<Lease>,
     pub hold_until: Option<Deadline>,
-    /// Its client may not know of the grant, and has to poll until then.
+    /// Set while the client may not know of the grant: it has to poll before this deadline.
     pub unseen_until: Option<Deadline>,
-    /// Its client has shown that it knows of the grant.
+    /// Whether the client has shown that it knows of the grant.
     pub seen: bool,
 }
 
@@ -77,7 +77,7 @@ pub struct Lease {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub at: Timestamp,
-    /// None if it expired.
+    /// None if the session expired.
     pub by: Option<Person>,
     pub how: EndedHow,
 }
@@ -85,7 +85,7 @@ pub struct Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedHow {
     Released,
-    /// By the force-claim of this session.
+    /// Ended by the force-claim of this session.
     Overridden(SessionId),
     Expired(Expiry),
 }
@@ -128,12 +128,12 @@ impl Session {
         self.claimed.as_ref().map(|claimed| claimed.fencing_token)
     }
 
-    /// Whether it holds the lock and its client may not know of it.
+    /// Whether the session holds the lock and its client may not know of it.
     pub fn is_unseen(&self) -> bool {
         self.ended.is_none() && self.claimed.as_ref().is_some_and(|claimed| claimed.unseen_until.is_some())
     }
 
-    /// When and why it expires without further activity.
+    /// When and why the session expires without further activity.
     pub fn expiry(&self) -> Option<(Deadline, Expiry)> {
         let claimed = self.claimed.as_ref()?;
         let lease = claimed.lease.map(|lease| (lease.until, Expiry::Ttl));
@@ -142,7 +142,8 @@ impl Session {
         [lease, hold, unseen].into_iter().flatten().min_by_key(|(until, _)| until.due)
     }
 
-    /// Whether it holds the lock with neither a TTL nor a maximum hold, so that it only ends when it is released.
+    /// Whether the session holds the lock with neither a TTL nor a maximum hold, so that it only ends when it is
+    /// released.
     pub fn never_expires(&self) -> bool {
         let endless = |claimed: &Claimed| claimed.lease.is_none() && claimed.hold_until.is_none();
         self.ended.is_none() && self.claimed.as_ref().is_some_and(endless)
@@ -153,7 +154,7 @@ impl Session {
         self.deployments.iter().find(|deployment| deployment.status.occupies_environment())
     }
 
-    /// The event of its end, once it has ended.
+    /// The event of the session's end, once it has ended.
     pub fn end_event(&self) -> Option<Event> {
         let how = self.ended.as_ref()?.how;
         let fencing_token = self.fencing_token();

@@ -11,7 +11,7 @@ use super::{
     StageRun, StageStatus, Step, StepRun, StepStatus,
 };
 
-/// Starts a deployment, for the first time or again. Returns its outcome if it has no stages to run.
+/// Starts or restarts a deployment. Returns its outcome if it has no stages to run.
 pub(super) fn start(
     deployment: &mut Deployment,
     owner: &Owner,
@@ -40,7 +40,7 @@ pub(super) fn give_run(deployment: &mut Deployment, outcome: &mut Outcome, bluep
     deployment.run = Some(Arc::new(Run::new(blueprint)));
 }
 
-/// Enters the next pending stage. Without one, the deployment has succeeded.
+/// Enters the next pending stage. If there is none, the deployment has succeeded.
 fn enter_next(
     deployment: &mut Deployment,
     owner: &Owner,
@@ -72,7 +72,7 @@ fn enter_next(
     None
 }
 
-/// Hands the stage to the runner. It begins when the runner reports so.
+/// Hands the stage to the runner. The stage begins when the runner reports it.
 pub(super) fn hand_to_runner(
     deployment: &mut Deployment,
     owner: &Owner,
@@ -86,7 +86,7 @@ pub(super) fn hand_to_runner(
     record(deployment, owner, context.outcome);
 }
 
-/// Orders the runner to run a stage, which runs nowhere else.
+/// Orders the runner to run a stage, which must not be running anywhere else.
 pub(super) fn order(deployment: &Deployment, owner: &Owner, context: &mut ChangeContext<'_>, index: usize) {
     let Some(run) = &deployment.run else { return };
     context.outcome.effects.push(Effect::RunStage(Box::new(StageOrder {
@@ -101,8 +101,8 @@ pub(super) fn order(deployment: &Deployment, owner: &Owner, context: &mut Change
     })));
 }
 
-/// The current stage has ended. Enters the next one, or returns how the deployment ended. If it was told to stop but
-/// finished the stage anyway, it has succeeded only if no stage is left.
+/// The current stage has ended. Enters the next one, or returns how the deployment ended. A deployment that was told to
+/// stop but finished the stage anyway has succeeded only if no stage is left.
 pub(super) fn end_stage(
     deployment: &mut Deployment,
     owner: &Owner,
@@ -136,7 +136,7 @@ pub(super) fn end_stage(
         Some(outcome) => Some(outcome),
         None if through => Some(DeploymentOutcome::Succeeded),
         None if cancelling => {
-            // The next stage is cancelled: a retry starts from there.
+            // Cancels the next stage, so that a retry starts there.
             abandon(deployment, owner, context);
             Some(DeploymentOutcome::Cancelled)
         }
@@ -144,7 +144,7 @@ pub(super) fn end_stage(
     }
 }
 
-/// Cancels a deployment: immediately if nothing of it runs, otherwise it is told to stop.
+/// Cancels a deployment: immediately if no stage is running, otherwise by telling it to stop.
 pub(super) fn cancel(deployment: &mut Deployment, owner: &Owner, context: &mut ChangeContext<'_>) {
     match deployment.status {
         DeploymentStatus::Queued | DeploymentStatus::AwaitingApproval => {
@@ -256,7 +256,7 @@ pub(super) fn shown(deployment: &Deployment, owner: &Owner) -> DeploymentRecord 
 }
 
 impl Environment {
-    /// The same for a deployment of this session of the environment, or for its reset.
+    /// The record of a deployment of this session, or of the environment's reset.
     pub fn deployment_record(&self, deployment: &Deployment, session: Option<&Session>) -> DeploymentRecord {
         shown(deployment, &Owner::of_deployment(session, self))
     }
@@ -320,7 +320,7 @@ impl Run {
         Self { blueprint, stages, retried: None }
     }
 
-    /// The current stage, unless the deployment waits.
+    /// The current stage; none while the deployment waits.
     pub fn active(&self) -> Option<(usize, &StageRun)> {
         self.stages.iter().enumerate().find(|(_, stage)| stage.status.is_active())
     }
@@ -344,7 +344,7 @@ impl StageRun {
         run
     }
 
-    /// Resets it to its initial state, except for the number of attempts.
+    /// Resets the stage to its initial state, except for the number of attempts.
     pub(super) fn begin_anew(&mut self, stage: &Stage) {
         self.status = StageStatus::Pending;
         self.approval = None;
@@ -353,7 +353,7 @@ impl StageRun {
 }
 
 impl StepRun {
-    /// In its initial state.
+    /// A step in its initial state.
     pub fn pending(step: &Step) -> Self {
         Self {
             name: step.name.clone(),

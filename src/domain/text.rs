@@ -1,5 +1,5 @@
-//! Texts from outside. A [`TextRule`] is written once, and both the check and the pattern of the API's schema are
-//! derived from it. Values of the types that it constrains are always valid, so inner code does not check again.
+//! Texts from outside. The check and the pattern of the API's schema are both derived from one [`TextRule`]. Values of
+//! types with a rule are always valid, so inner code does not check again.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -23,7 +23,7 @@ pub struct TextRule {
     pub message: &'static str,
 }
 
-/// The unit of the length. In an ASCII class both are the same.
+/// The unit of the length. In an ASCII class both units are the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     Characters,
@@ -43,9 +43,9 @@ pub enum Reserved {
 #[derive(Debug, Clone, Copy)]
 pub struct CharClass {
     text: &'static str,
-    /// Which of the characters up to `\u00ff` are in it.
+    /// Which of the characters up to `\u00ff` are in the set.
     low: [u64; 4],
-    /// Whether all higher characters are.
+    /// Whether all higher characters are in the set.
     high: bool,
 }
 
@@ -111,14 +111,14 @@ impl TextRule {
         })
     }
 
-    /// For the schema, if the pattern does not contain it.
+    /// For the schema, unless the pattern contains the length.
     pub fn min_length(&self) -> Option<usize> {
         let min = *self.length.start();
         (min > 0 && !self.pattern_has_length()).then_some(min)
     }
 
-    /// For the schema, if the pattern does not contain it. For a rule in bytes it is the maximum possible number of
-    /// characters.
+    /// For the schema, unless the pattern contains the length. For a rule in bytes this is the maximum possible number
+    /// of characters.
     pub fn max_length(&self) -> Option<usize> {
         (!self.pattern_has_length()).then_some(*self.length.end())
     }
@@ -164,7 +164,7 @@ impl CharClass {
     pub const NO_NUL: CharClass = CharClass::new(r"^\u0000");
     pub const NO_CONTROL: CharClass = CharClass::new(r"^\u0000-\u001f\u007f-\u009f");
 
-    /// Characters and ranges of ASCII, `\t` and `\u00xx`; after a `^` all others. A literal `-` is last.
+    /// Characters and ranges of ASCII, `\t` and `\u00xx`. A leading `^` means all others. A literal `-` is last.
     pub const fn new(text: &'static str) -> Self {
         let bytes = text.as_bytes();
         let inverted = !bytes.is_empty() && bytes[0] == b'^';
@@ -197,7 +197,7 @@ impl CharClass {
     }
 }
 
-/// The character that is written at an index, and the index after it.
+/// The character at an index, and the index of the next one.
 const fn read_character(bytes: &[u8], at: usize) -> (u8, usize) {
     match bytes[at] {
         b'\\' => match bytes[at + 1] {
@@ -245,7 +245,7 @@ macro_rules! bounded_text {
             }
         }
 
-        /// Allows lookups in maps with this key by a plain text.
+        /// Allows lookups by plain text in maps with this key type.
         impl Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 &self.0
@@ -309,7 +309,7 @@ bounded_text! {
     TextRule::of(0..=4096, CharClass::NO_NUL, "must be at most 4096 characters, without NUL")
 }
 
-/// A commit, branch or tag. It must not be mistaken for an option of a program.
+/// A commit, branch or tag. Programs must not mistake it for an option.
 pub const REVISION: TextRule = TextRule::of(
     1..=128,
     CharClass::VISIBLE,
@@ -317,7 +317,7 @@ pub const REVISION: TextRule = TextRule::of(
 )
 .starting_with(CharClass::new("!-,.-~"));
 
-/// The name of something for people: an organization, a pipeline, a token.
+/// A display name: of an organization, a pipeline, a token.
 pub const NAME: TextRule =
     TextRule::of(1..=100, CharClass::NO_CONTROL, "must be 1 to 100 characters, without control characters");
 
@@ -352,7 +352,7 @@ mod tests {
         &pipeline::HEADER_VALUE,
     ];
 
-    /// Whether the pattern, the lengths in the schema and the reserved texts together permit a text.
+    /// Whether the pattern, the schema's lengths and the reserved texts together permit a text.
     fn schema_allows(rule: &TextRule, text: &str) -> bool {
         let pattern = pattern_without_lookahead(&rule.pattern().unwrap());
         let length = text.chars().count();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::IdSeed;
 
-/// Milliseconds since the Unix epoch, from the wall clock. For people; it may jump.
+/// Milliseconds since the Unix epoch, from the wall clock. For display; the clock may jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -31,8 +31,8 @@ impl Timestamp {
     }
 }
 
-/// Milliseconds from a steady clock. Expiry uses this one, so that setting the wall clock does not free a lock early.
-/// It continues over restarts of the server, as long as the machine is up.
+/// Milliseconds from a steady clock. Expiry uses it, so that setting the wall clock does not free a lock early. It
+/// continues over restarts of the server, as long as the machine is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(pub i64);
 
@@ -65,8 +65,8 @@ pub struct SteadyTime {
 }
 
 impl SteadyTime {
-    /// The minimum time since `earlier`. A time of another boot was before `opened`, when its data was opened in this
-    /// one, and nothing more is known about it: it may be from another machine, and very recent.
+    /// The minimum time since `earlier`. If that was in another boot, it only counts from `opened`, when this process
+    /// opened the data: it may be from another machine, and very recent.
     pub fn at_least_since(self, earlier: Self, opened: Tick) -> Duration {
         let since = if self.boot == earlier.boot { earlier.tick } else { opened };
         Duration::from_millis(u64::try_from(self.tick.0.saturating_sub(since.0)).unwrap_or(0))
@@ -80,7 +80,7 @@ pub struct Now {
     pub tick: Tick,
 }
 
-/// When something expires: on the monotonic clock, and for people on the wall clock.
+/// When something expires: on the steady clock, and on the wall clock for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     pub at: Timestamp,
@@ -97,14 +97,14 @@ impl Deadline {
     }
 
     /// The same deadline in a process that started later. If the machine has not been rebooted since, the steady clock
-    /// shows how much of `whole_millis` is left, but at least `least_millis`. After a reboot that is unknown, since the
-    /// wall clock may have been set, so the whole time counts as left.
+    /// shows how much of `whole_millis` is left, at least `least_millis`. After a reboot the elapsed time is unknown,
+    /// since the wall clock may have been set, so the whole time counts as left.
     #[must_use]
     pub fn rearmed(self, started: Now, same_boot: bool, least_millis: i64, whole_millis: i64) -> Self {
         let left = if same_boot { self.due.0.saturating_sub(started.tick.0) } else { whole_millis };
         let rearmed = Self::after(started, left.max(least_millis).min(whole_millis));
-        // The clocks are read one after the other: a time that people have seen should not change by a few
-        // milliseconds.
+        // The two clocks are not read at the same instant. A displayed time should not change by a few milliseconds
+        // because of that.
         let is_same =
             same_boot && rearmed.due == self.due && rearmed.at.as_millis().abs_diff(self.at.as_millis()) < 1_000;
         if is_same { self } else { rearmed }

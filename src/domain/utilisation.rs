@@ -7,13 +7,12 @@ use super::{EnvironmentKey, Person, Session, Timestamp, UserId};
 
 const HOUR_MILLIS: i64 = 3_600_000;
 const DAY_MILLIS: i64 = 24 * HOUR_MILLIS;
-/// Periods up to each length with their bucket; a chart of any of them has between 20 and 50 bars. Longer periods have
-/// a bucket per day.
+/// Maximum period and its bucket: a chart has between 20 and 50 bars. Longer periods have a bucket per day.
 const BUCKETS: [(i64, i64); 2] = [(2 * DAY_MILLIS, HOUR_MILLIS), (8 * DAY_MILLIS, 6 * HOUR_MILLIS)];
-/// A faster grant counts as immediate: nobody notices it, and commits take some milliseconds.
+/// Faster grants count as immediate: nobody notices the wait, and commits take some milliseconds.
 const WAITED_MILLIS: i64 = 1_000;
 
-/// From its first moment up to, but excluding, its last.
+/// A half-open interval: `from` is included, `to` is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Period {
     pub from: Timestamp,
@@ -42,14 +41,14 @@ impl Period {
         let Some(claimed) = &session.claimed else { return PeriodIs::After };
         match &session.ended {
             _ if claimed.at >= self.to => PeriodIs::Before,
-            // Includes one that began and ended in the same millisecond.
+            // A session that began and ended in the same millisecond counts.
             Some(ended) if ended.at < self.from => PeriodIs::After,
             Some(_) | None => PeriodIs::During,
         }
     }
 
-    /// How much of an interval lies in the period. None of one that ends before it begins, which happens if the wall
-    /// clock is set.
+    /// How much of an interval lies in the period. Zero if the interval ends before it begins, which happens when the
+    /// wall clock is set.
     fn millis_of(self, from: Timestamp, to: Timestamp) -> i64 {
         let (from, to) = (from.max(self.from).as_millis(), to.min(self.to).as_millis());
         to.saturating_sub(from).max(0)
@@ -60,7 +59,7 @@ impl Period {
         fitting.map_or(DAY_MILLIS, |(_, bucket)| *bucket)
     }
 
-    /// The buckets from its beginning; the last one may be shorter.
+    /// The buckets from the beginning of the period; the last one may be shorter.
     fn buckets(self) -> impl Iterator<Item = Period> {
         let (bucket, end) = (self.bucket_millis(), self.to);
         let begins = std::iter::successors(Some(self.from), move |from| Some(from.plus(bucket)));
@@ -76,7 +75,7 @@ pub struct Utilisation {
     /// In the order in which they were begun.
     pub environments: Vec<EnvironmentUse>,
     buckets: Vec<Period>,
-    /// Per bucket of the grant.
+    /// One list per bucket of the grant.
     waits: Vec<Vec<i64>>,
     holders: HashMap<UserId, HolderUse>,
 }
@@ -132,7 +131,7 @@ impl Utilisation {
         });
     }
 
-    /// A session that held the lock during the period.
+    /// Adds a session that held the lock during the period.
     pub fn add(&mut self, session: &Session) {
         let (Some(claimed), Some(environment)) = (&session.claimed, self.environments.last_mut()) else { return };
         let until = session.ended.as_ref().map_or(self.period.to, |ended| ended.at);
@@ -165,10 +164,10 @@ impl Utilisation {
         self.waits.iter().map(|waits| Waits::of(waits))
     }
 
-    /// The users with the longest total hold, longest first.
+    /// The `most` users with the longest total hold, longest first.
     pub fn holders(&self, most: usize) -> Vec<&HolderUse> {
         let mut holders: Vec<_> = self.holders.values().collect();
-        // Equal ones by name, so that the result is deterministic.
+        // Ties are sorted by name, so that the result is deterministic.
         holders.sort_unstable_by_key(|holder| (Reverse(holder.locked_millis), holder.user.name.clone()));
         holders.truncate(most);
         holders

@@ -8,7 +8,7 @@ use crate::samples::number;
 use crate::*;
 
 impl World {
-    /// The outcome contains every change of the queue, which the actor relies on.
+    /// The actor relies on the outcome to contain every change of the queue.
     pub fn check_queue(&self, before: &Queue, after: &Queue, outcome: &Outcome) {
         let mut expected = before.clone();
         if let Some(arrived) = &outcome.enqueued {
@@ -42,7 +42,7 @@ impl World {
         }
     }
 
-    /// At most one deployment runs, whatever the environment's state says.
+    /// At most one deployment runs, regardless of the environment's state.
     fn follow_runner(&mut self, events: &[Event]) {
         for event in events {
             if event.event_type() == EventType::DeploymentStarted {
@@ -82,7 +82,7 @@ impl World {
         assert!(!kept_back, "a free lock is kept from those who wait for it");
     }
 
-    /// Every session has ended, or is in the environment as in the model, or in a later revision.
+    /// Every session has ended, or the environment has it as in the model or in a later revision.
     pub fn check_sessions(&mut self) {
         for known in &mut self.sessions {
             let Some(present) = self.environment.session(known.id) else {

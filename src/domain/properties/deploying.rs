@@ -89,13 +89,13 @@ struct Site {
     subject: Subject,
     millis: i64,
     numbers: u64,
-    /// Ordered, but not begun.
+    /// The stage that was ordered but has not begun.
     ordered: Option<StageAttempt>,
-    /// Its processes are alive, whether or not the server that started them is.
+    /// The stage whose processes are alive, even if the server that started them is not.
     alive: Option<StageAttempt>,
     stopping: bool,
     sweeping: Option<DeploymentId>,
-    /// The newest last.
+    /// The newest is last.
     records: BTreeMap<DeploymentId, DeploymentRecord>,
     blueprints: BTreeMap<DeploymentId, Arc<Blueprint>>,
     ended_sessions: Vec<Arc<Session>>,
@@ -168,7 +168,7 @@ impl Site {
                     assert_eq!(self.ordered.or(self.alive).unwrap().deployment, id, "another one is to be stopped");
                     self.stopping = true;
                 }
-                // An earlier runner may have left it running.
+                // Processes of an earlier runner may be left.
                 Effect::Stop(id) | Effect::Sweep(id) => self.sweeping = Some(id),
             }
         }
@@ -233,7 +233,7 @@ impl Site {
         }
     }
 
-    /// The runner begins the ordered stage, unless that is refused; then it reports that nothing of it runs.
+    /// The runner begins the ordered stage; if that is refused, it reports that nothing of the stage runs.
     fn begin(&mut self) {
         let Some(of) = self.ordered.take() else { return };
         match self.run(BeginStage(of)) {
@@ -319,7 +319,7 @@ impl Site {
         assert!(self.run(decide).is_err(), "it is decided once");
     }
 
-    /// Undisturbed, every running or waiting deployment ends.
+    /// Without disturbance, every running or waiting deployment ends.
     fn finish_everything(&mut self) {
         self.play(Deed::ResumePipeline);
         for _ in 0..1_000 {

@@ -38,7 +38,7 @@ struct World {
     sessions: Vec<Arc<Session>>,
     tokens: Vec<u64>,
     running: Option<DeploymentId>,
-    /// A force-claim need not be the next in order.
+    /// A force-claim may ignore the order.
     forcing: bool,
 }
 
@@ -54,7 +54,7 @@ struct Clients {
 }
 
 impl Clients {
-    /// Whether the lock can be granted to it: its client is connected, or has polled recently.
+    /// Whether the waiter can get the lock: its client is connected, or has polled recently.
     fn is_there(&self, waiter: &Waiter) -> bool {
         match (self.presence[&waiter.ticket], &waiter.kept_by) {
             (Presence::Connected, _) => true,
@@ -333,7 +333,7 @@ impl World {
         }
     }
 
-    /// The nth newest session, and whether it is this person's and holds the lock.
+    /// The nth newest session, and whether it belongs to this person and holds the lock.
     fn held_by(&self, nth: usize, who: u8) -> (SessionRef, bool) {
         let session = self.session(nth);
         let may = self.environment.lock.as_ref().map(|s| (s.id, s.user.id)) == Some((session.id, person(who).id));
@@ -363,7 +363,7 @@ impl World {
         self.environment.rearm(self.now, same_boot);
         let expiry = self.environment.lock.as_deref().and_then(Session::expiry);
         assert!(!expiry.is_some_and(|(until, _)| until.has_passed(self.now)), "nobody could have kept it up");
-        // The deadlines are converted to the new process, in the model too, without a new revision.
+        // The environment and the model both convert the deadlines to the new process, without a new revision.
         let lock = self.environment.lock.clone();
         for holder in lock.into_iter() {
             self.sessions.iter_mut().filter(|known| known.id == holder.id).for_each(|known| *known = holder.clone());

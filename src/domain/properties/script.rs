@@ -9,8 +9,8 @@ use crate::*;
 
 const PEOPLE: u8 = 3;
 
-/// Some steps are not noticed immediately: a waiter of the pool arrives, the timer is late
-/// (`Pass`), a connection is closed (`Vanish`), a client returns with its key.
+/// Some steps are not noticed immediately: a waiter of the pool arrives, the timer is late (`Pass`), a connection is
+/// closed (`Vanish`), a client returns with its key.
 #[derive(Debug, Clone)]
 pub enum Step {
     Claim { person: u8, deploys: bool, staged: bool, ttl_seconds: Option<u32>, waits: Waits, priority: i64 },

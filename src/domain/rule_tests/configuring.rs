@@ -205,7 +205,7 @@ fn a_retired_environment_refuses_its_waiters_and_is_gone_when_its_holder_is_done
     );
     let (retired, outcome) = subject.run(3, retire()).unwrap();
     assert_eq!((retired, outcome.events.len(), outcome.retired), (Retired::Held, 0, false), "again changes nothing");
-    // It is put back into service through the API meanwhile.
+    // The environment is put back into service through the API.
     configure(&mut subject, Configuration::default());
     assert_eq!(subject.run(4, retire()).unwrap().0, Retired::Held);
     release(&mut subject);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::samples::{attempt, commit, end_stage, identifier, pipeline, request};
 
-/// With a lease of a minute, and a pipeline with this many stages.
+/// An environment with a lease of a minute, and a pipeline with this many stages.
 fn site(stages: usize) -> Subject {
     let mut subject = Subject::with(Configuration::default());
     subject.ports.pipeline = pipeline(stages);
@@ -213,7 +213,7 @@ fn only_the_stage_that_a_deployment_is_at_is_cancelled() {
     assert_eq!(record.deployment.status, DeploymentStatus::Cancelling);
 }
 
-/// A deployment whose second of three stages has failed, and another one that runs.
+/// A deployment that failed in the second of three stages, while another one runs.
 fn failed_beside_another() -> (Subject, DeploymentRef) {
     let mut subject = site(3);
     deploy(&mut subject, 9);

@@ -1,4 +1,4 @@
-//! The invariants find each state and each step that must never occur.
+//! The invariants detect every state and transition that must never occur.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::invariants::{check, check_step};
 use crate::samples::{Subject, by_force, claim, commit, end_stage, pipeline, request, seed};
 use crate::*;
 
-/// Locked by 1, whose deployment is at the second of three stages; 2, 3 and 4 wait.
+/// Session 1 holds the lock, and its deployment is at the second of three stages; 2, 3 and 4 wait.
 fn subject() -> Subject {
     let mut subject = Subject::with(Configuration::default());
     subject.ports.pipeline = pipeline(3);
@@ -20,7 +20,7 @@ fn subject() -> Subject {
     subject
 }
 
-/// The same after a force-claim: 1 is leaving, its deployment is being cancelled.
+/// [`subject`] after a force-claim: 1 is leaving, and its deployment is being cancelled.
 fn left() -> Subject {
     let mut subject = subject();
     subject.run(2, by_force(claim(9), Role::Developer)).unwrap();

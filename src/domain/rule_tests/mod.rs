@@ -1,4 +1,4 @@
-//! Single rules of the domain, each separately. Random scripts and the simulation find faults in their interaction;
+//! Tests of single rules of the domain. Random scripts and the simulation find faults in the interaction of rules;
 //! these tests show which rule is broken.
 
 #![allow(clippy::unwrap_used)]
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::samples::{Subject, claim, person};
 use super::*;
 
-/// Locked by person 1 as session 1.
+/// An environment locked by person 1 as session 1.
 fn locked() -> Subject {
     let mut subject = Subject::with(Configuration::default());
     subject.run(0, claim(1)).unwrap();

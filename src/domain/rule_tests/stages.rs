@@ -6,7 +6,8 @@ use crate::deployment::ERROR_BYTES_MAX;
 use crate::samples::{Subject, attempt, claim, commit, end_stage, identifier, person, pipeline};
 use crate::*;
 
-/// Claimed by person 1, and deployed in a pipeline with this many stages, of which the second needs an approval.
+/// An environment that person 1 has claimed and deployed, in a pipeline with this many stages; the second needs an
+/// approval.
 fn deployed(stages: usize, self_approval: bool) -> (Subject, DeploymentRecord) {
     let mut subject = Subject::with(Configuration::default());
     let mut blueprint = (*pipeline(stages).blueprint).clone();
@@ -229,7 +230,7 @@ fn what_is_cancelled_between_two_stages_can_be_run_again_from_the_second() {
     subject.run(2, BeginStage(of)).unwrap();
     let target = record.deployment.id.into();
     subject.run(2, CancelStage { target, stage: identifier("stage-1"), by: person(1), any: false }).unwrap();
-    // It succeeded before it could be stopped.
+    // The stage succeeded before it could be stopped.
     let end = end_stage(&subject.environment, StageEnd::Succeeded);
     let (_, outcome) = subject.run(3, end).unwrap();
     assert_eq!(outcome.deployments[0].deployment.status, DeploymentStatus::Cancelled);
@@ -239,7 +240,7 @@ fn what_is_cancelled_between_two_stages_can_be_run_again_from_the_second() {
     assert_eq!(statuses(&retried), [StageStatus::Succeeded, StageStatus::AwaitingApproval]);
 }
 
-/// The pipeline uses a step that cannot be resolved.
+/// Makes the pipeline use a step that cannot be resolved.
 fn unresolved(subject: &mut Subject) {
     let reference = StepReference::parse("tools/build@1").unwrap();
     let used = Action::Uses(Box::new(Use { reference, with: Default::default() }));

@@ -21,7 +21,7 @@ fn variable(name: &str, value: &str) -> (VariableName, VariableValue) {
     (VariableName::parse(name).unwrap(), VariableValue::parse(value).unwrap())
 }
 
-/// Each part has a different length, so that no two of them can be confused.
+/// Each part has a different length, so that no two can be confused.
 fn used() -> Use {
     let (name, text) = variable("LONGER", "1234567");
     Use { reference: StepReference::parse("tools/build@1").unwrap(), with: [(name, InputValue::string(text))].into() }

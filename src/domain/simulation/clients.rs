@@ -12,8 +12,8 @@ pub struct Client {
     pub state: State,
 }
 
-/// `Asking` waits on its connection for a claim; `Away` lost the connection and has a key to return with; `Queued` has
-/// a session to poll, and may be polling it; `Holding` has the lock, and may be sending a heartbeat; if it is mortal,
+/// `Asking` waits on its connection for a claim. `Away` lost the connection and has a key to return with. `Queued` has
+/// a session to poll, and may be polling it. `Holding` has the lock, and may be sending a heartbeat; if it is mortal,
 /// the lock expires without heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
@@ -261,7 +261,7 @@ impl World {
         }
     }
 
-    /// The answer did not reach its client. A grant is then taken back, unless the client has polled its session since.
+    /// The answer did not reach the client. A grant is then taken back, unless the client has polled its session since.
     fn miss(&mut self, what: &RequestKind, answer: Answer, keyed: bool) {
         match answer {
             Answer::Granted(index, session) => {
@@ -289,7 +289,7 @@ impl World {
                 self.clients[client].state = State::Idle;
             }
             (RequestKind::Heartbeat(_, session) | RequestKind::Deploy(_, session), None) => {
-                // Refused because the session has ended; or, for a deployment, because too many are waiting.
+                // The session has ended, or too many deployments are waiting.
                 match self.log.stored.ended.contains_key(session) {
                     true => self.lose(client, *session),
                     false => assert!(matches!(what, RequestKind::Deploy(..)), "a heartbeat of a holder was refused"),
@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// The server has crashed, and every connection is lost.
+    /// The server has crashed, so every connection is lost.
     pub fn disconnect(&mut self) {
         self.requests.iter_mut().for_each(|request| request.open = false);
         for client in 0..self.clients.len() {

@@ -1,5 +1,4 @@
-//! The guarantees of the store: batches in one order, and after a crash a prefix of them that contains everything
-//! durable.
+//! The guarantees of the store: batches have one order, and a crash leaves a prefix that contains everything durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +20,7 @@ pub struct Grant {
     pub session: SessionId,
 }
 
-/// Becomes durable as a whole.
+/// Changes that become durable together.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub environment: Option<(usize, Environment)>,
@@ -38,16 +37,16 @@ impl Batch {
     }
 }
 
-/// The state that a start reads.
+/// The state that the server reads when it starts.
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub environments: Vec<Environment>,
-    /// The boot of the machine in which each was written.
+    /// Per environment: the boot of the machine in which it was written.
     pub boots: Vec<u64>,
     pub waiting: BTreeMap<Ticket, (WaitsFor, Arc<Waiter>)>,
     pub ended: BTreeMap<SessionId, Arc<Session>>,
     pub answers: BTreeMap<Key, Grant>,
-    /// Over all waiters ever stored, so that no ticket is used twice.
+    /// The highest ticket ever stored, so that no ticket is used twice.
     pub last_ticket: u64,
 }
 
@@ -91,7 +90,7 @@ impl Log {
         Self { stored, under_way: VecDeque::new(), durable: 0, boot: 0 }
     }
 
-    /// Returns its position: it is durable when that many batches are.
+    /// Returns the batch's position: the batch is durable when that many batches are.
     pub fn hand_in(&mut self, mut batch: Batch) -> usize {
         if let Some((_, environment)) = &mut batch.environment {
             environment.queue = Queue::new();

@@ -1,4 +1,4 @@
-//! Many clients, several environments, and a server that may crash at any moment, driven by a seed; a witness checks
+//! Many clients, several environments, and a server that may crash at any moment, driven by a seed. A witness checks
 //! that nothing forbidden happens. Every seed can be replayed:
 //!
 //! `LOCKKEEPER_SIMULATION_SEED=n cargo test --lib simulation -- --nocapture` runs that seed and prints its steps;
@@ -23,8 +23,8 @@ use clients::State;
 use witness::Cause;
 use world::{Message, Server, Trace, World};
 
-/// Most planted faults were found within the first fifty seeds, the rarest after three hundred. Takes seconds in a
-/// debug build.
+/// Most planted faults were found within the first fifty seeds, the rarest after three hundred. A run takes seconds in
+/// a debug build.
 const SEEDS: u64 = 3_000;
 
 #[test]
@@ -88,7 +88,7 @@ fn run(seed: u64, trace: Trace) -> Vec<String> {
     }
 }
 
-/// The number of rounds of some seconds in which the clients must finish.
+/// The clients must finish within this many rounds of some seconds.
 const ROUNDS: usize = 300;
 
 impl World {
@@ -218,7 +218,7 @@ impl World {
         server.written.fill(self.log.durable());
         server.last_ticket = stored.last_ticket;
         for (ticket, (place, waiter)) in stored.waiting {
-            // The clients of the others cannot return.
+            // The other waiters' clients cannot return.
             if waiter.is_findable() {
                 server.asked.insert(ticket, self.now.tick);
             }
@@ -238,7 +238,7 @@ impl World {
         self.server = server;
     }
 
-    /// The clients finish, and time passes until nothing is left that could expire.
+    /// The clients finish, and time passes until nothing is left to expire.
     fn finish(&mut self) {
         self.line(|_| "the clients finish".to_owned());
         for _ in 0..ROUNDS {

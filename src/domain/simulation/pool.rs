@@ -65,7 +65,7 @@ impl World {
         self.send_offers(offer);
     }
 
-    /// An environment may have taken it meanwhile; then that environment answers.
+    /// If an environment has taken the waiter meanwhile, that environment answers.
     fn release_in_pool(&mut self, request: usize, session: SessionId) {
         let by = person(self.requests[request].client as u8);
         if let Some(departure) = self.server.pool.release(session, &by, false, self.now).unwrap() {
@@ -92,7 +92,7 @@ impl World {
         self.offer_around();
     }
 
-    /// Offers the free environments to the waiters, and answers the claims that do not wait any longer.
+    /// Offers the free environments to the waiters, and answers the claims that no longer wait.
     pub fn offer_around(&mut self) {
         let (held, asked, requests) = (&self.server.held, &self.server.asked, &self.requests);
         let offers = self.server.pool.offers(|waiter| super::world::presence(waiter, held, asked, requests));

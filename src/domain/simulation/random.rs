@@ -1,5 +1,5 @@
-//! The only source of randomness: the same seed gives the same run on every machine. SplitMix64, implemented here
-//! because a crate's generator may change with its next version.
+//! The only source of randomness: a seed gives the same run on every machine. SplitMix64 is implemented here because a
+//! crate may change its generator in a later version.
 
 pub struct Random(u64);
 
@@ -16,7 +16,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`, which is small enough for the bias not to matter.
+    /// A number below `bound`, which is small enough for the bias not to matter.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

@@ -1,5 +1,5 @@
-//! The server around the domain: actors take their messages one at a time, decide on their latest state, hand batches
-//! to the log, and answer when those are durable. Like the real server it adds order and durability, but no rules.
+//! The server around the domain: actors take one message after another, decide on their latest state, hand batches to
+//! the log, and answer when those are durable. Like the real server it adds order and durability, but no rules.
 
 use std::sync::Arc;
 
@@ -118,7 +118,7 @@ impl World {
         Ok(reply)
     }
 
-    /// Forgets a waiter. A client that disconnected is not answered, so its key is free again.
+    /// Removes a waiter. A client that disconnected is not answered, so its key is free again.
     pub fn forget_place(&mut self, ticket: Ticket, unanswered: bool) {
         self.server.asked.remove(&ticket);
         let Some(request) = self.server.held.remove(&ticket).filter(|request| !self.requests[*request].open) else {
@@ -135,8 +135,8 @@ impl World {
         self.server.replies.push(Reply { position, request, answer });
     }
 
-    /// Reports to the pool, and hands over if a waiter there wants the environment. Other messages may come between a
-    /// decision and this.
+    /// Reports the environment to the pool, and hands over if a waiter there wants it. Other messages may come between
+    /// a decision and this report.
     fn report(&mut self, index: usize) {
         let environment = &self.server.environments[index];
         let configuration = environment.configuration.clone().unwrap();
@@ -283,7 +283,7 @@ impl World {
 
     fn hand_over(&mut self, index: usize, offered: bool) {
         self.run(index, HandOver, Cause::default()).unwrap();
-        // The offered waiter may be gone: another environment may suit it.
+        // The waiter of the offer may be gone, and another environment may suit it.
         if offered {
             self.server.unreported.remove(&index);
             self.report(index);

@@ -11,27 +11,27 @@ use crate::*;
 pub struct Witness {
     /// The waiters, by their arrivals and departures.
     pub waiting: BTreeMap<Ticket, SeenWaiter>,
-    /// The grant of each operation, and how much of the log must survive for it to count.
+    /// Per operation: the grant, and how much of the log must survive for it to count.
     granted: BTreeMap<usize, (usize, SessionId)>,
     /// Per environment: the session that received each fencing token.
     tokens: Vec<BTreeMap<u64, SessionId>>,
     /// Per environment: the sessions whose clients believe that they hold the lock.
     believed: Vec<BTreeSet<SessionId>>,
-    /// Until when they were told to hold it without further activity.
+    /// Until when their clients were told they hold the lock without further activity.
     promised: BTreeMap<SessionId, Timestamp>,
     /// Sessions whose clients were told that they have ended.
     over: BTreeSet<SessionId>,
     /// The running deployments.
     pub running: Vec<Option<DeploymentId>>,
-    /// Granted, but the client may never learn of it: the server crashed before it could answer, or the client polled
-    /// and did not wait for the answer. Only its key or a maintainer can resolve that.
+    /// Granted sessions whose client may never learn of the grant: the server crashed before it could answer, or the
+    /// client polled without waiting for the answer. Only the client's key or a maintainer can resolve that.
     pub stranded: BTreeSet<SessionId>,
 }
 
 pub struct SeenWaiter {
     turn: Turn,
     place: WaitsFor,
-    /// Whether its client keeps its place by polling.
+    /// Whether the client keeps its place by polling.
     asks: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct SeenWaiter {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cause {
     pub asker: Option<usize>,
-    /// The waiter that leaves because its client wants to.
+    /// The waiter that leaves at its client's request.
     pub lets_go: Option<Ticket>,
     pub forced: bool,
 }
@@ -58,14 +58,14 @@ impl Witness {
         }
     }
 
-    /// Its client has released it, knows that it has ended, or is gone.
+    /// The client has released the session, knows that it has ended, or is gone.
     pub fn believed_no_more(&mut self, session: SessionId) {
         self.believed.iter_mut().for_each(|believed| {
             believed.remove(&session);
         });
     }
 
-    /// Its client may never learn of it, unless it already knows.
+    /// The client may never learn of the grant, unless it already knows.
     pub fn strand(&mut self, index: usize, holder: &Session) {
         let told = holder.fencing_token().and_then(|token| self.tokens[index].get(&token));
         if told != Some(&holder.id) {
@@ -79,7 +79,7 @@ impl Witness {
 }
 
 impl World {
-    /// Called before a decision takes effect.
+    /// Runs before a decision takes effect.
     pub fn check_decision(
         &self,
         index: usize,
@@ -162,7 +162,7 @@ impl World {
         }
     }
 
-    /// Whether the lock may be granted to it.
+    /// Whether the lock may be granted to this waiter.
     fn is_there(&self, ticket: Ticket, waiter: &SeenWaiter) -> bool {
         match self.server.held.get(&ticket) {
             Some(request) => self.requests[*request].open,
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// Whether it must not lose its place yet.
+    /// Whether the waiter must not lose its place yet.
     fn keeps_place(&self, ticket: Ticket) -> bool {
         match (self.server.held.get(&ticket), self.server.asked.get(&ticket)) {
             (Some(request), _) => self.requests[*request].open,
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// Called after a decision was handed to the log.
+    /// Runs after a decision was handed to the log.
     pub fn record_decision(&mut self, index: usize, holder: Option<&Session>, outcome: &Outcome) {
         let written = self.server.written[index];
         if let Some(waiter) = &outcome.enqueued {
@@ -214,8 +214,8 @@ impl World {
         self.witness.waiting.remove(&ticket);
     }
 
-    /// A client learns that it holds the lock. It may already have lost it again, but no other client may believe that
-    /// it holds it.
+    /// A client learns that it holds the lock. It may already have lost the lock again, but no other client may believe
+    /// to hold it.
     pub fn check_told(&mut self, index: usize, session: &Session) {
         assert_eq!(session.status(), SessionStatus::Active);
         let durable = &self.log.stored;
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// After a crash, before the restart: everything that was answered still exists.
+    /// Runs after a crash, before the restart: everything that was answered still exists.
     pub fn check_survivors(&mut self) {
         let stored = &self.log.stored;
         let survived = self.log.durable();
@@ -262,7 +262,8 @@ impl World {
         }
     }
 
-    /// After a start: the waiters are those of the log, and no lease is shorter than promised or longer than its TTL.
+    /// Runs after a start: the waiters are those of the log, and no lease is shorter than promised or longer than its
+    /// TTL.
     pub fn recount(&mut self) {
         for holder in self.server.environments.iter().filter_map(|environment| environment.lock.as_ref()) {
             let promised = self.witness.promised.get(&holder.id);
@@ -280,7 +281,7 @@ impl World {
         self.witness.running = running.map(|deployment| deployment.map(|d| d.id)).collect();
     }
 
-    /// When no message is pending: no waiter is missed, and the queues are as witnessed.
+    /// Runs when no message is pending: no waiter is missed, and the queues are as witnessed.
     pub fn check_at_rest(&self) {
         for (index, environment) in self.server.environments.iter().enumerate() {
             if environment.is_vacant() {
@@ -308,7 +309,7 @@ impl World {
         self.witness.waiting.values().filter(|waiter| here(&waiter.place)).map(|waiter| waiter.turn).collect()
     }
 
-    /// At the end there are no holders and no waiters, and every request is answered.
+    /// At the end nobody holds a lock or waits, and every request is answered.
     pub fn check_end(&self) {
         for (index, environment) in self.server.environments.iter().enumerate() {
             assert_eq!(environment.lock_status(), LockStatus::Unlocked, "environment {index} is haunted");

@@ -34,9 +34,9 @@ pub struct Server {
     pub pool: Pool,
     pub ended: BTreeMap<SessionId, Arc<Session>>,
     pub answers: BTreeMap<Key, Grant>,
-    /// The request that waits on its connection, per waiter.
+    /// Per waiter: the request that waits on its connection.
     pub held: BTreeMap<Ticket, usize>,
-    /// The last poll of the other waiters.
+    /// The last poll of each waiter without a connection.
     pub asked: BTreeMap<Ticket, Tick>,
     pub in_flight: BTreeSet<Key>,
     pub replies: Vec<Reply>,
@@ -49,7 +49,7 @@ pub struct Server {
 }
 
 /// A message to an actor. `Attach` and `Replay` come from clients that return with their key, for their place or for
-/// their grant. `HandOver`: a waiter of the pool may want the environment, or it was offered.
+/// their grant. `HandOver`: the environment was offered, or a waiter of the pool may want it.
 #[derive(Debug, Clone)]
 pub enum Message {
     Ask(usize),
@@ -85,7 +85,7 @@ pub enum RequestKind {
 /// The claim that a client makes.
 #[derive(Debug, Clone)]
 pub struct ClaimPlan {
-    /// The operation that must be executed once, however often the client repeats it with its key.
+    /// The operation that must be executed once, however often the client repeats the claim with its key.
     pub operation: usize,
     pub place: WaitsFor,
     pub priority: Priority,
@@ -95,13 +95,13 @@ pub struct ClaimPlan {
     pub queue: bool,
     pub key: Option<Key>,
     pub ticket: Ticket,
-    /// When it stops waiting; none once that has been signalled.
+    /// When the client stops waiting; none once that has been signalled.
     pub until: Option<Tick>,
 }
 
 #[derive(Debug)]
 pub struct Reply {
-    /// It is sent when the log is durable up to here.
+    /// The reply is sent once the log is durable up to here.
     pub position: usize,
     pub request: usize,
     pub answer: Answer,

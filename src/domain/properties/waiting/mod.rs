@@ -1,5 +1,5 @@
-//! Random scripts for several environments and the pool, against a sequential model. The two must agree after every
-//! step on the holders, and on the waiters and their order.
+//! Random scripts for several environments and the pool, against a sequential model. After every step both must agree
+//! on the holders, the waiters and their order.
 
 mod model;
 
@@ -78,7 +78,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The environments and the pool, each step completed before the next; and the model.
+/// The environments, the pool and the model. Each step is completed before the next.
 struct Harness {
     now: Now,
     environments: Vec<Environment>,

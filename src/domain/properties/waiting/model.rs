@@ -1,5 +1,5 @@
-//! The model: a plain list of the waiters, and the holder of each environment. Written from the rules only; it shares
-//! nothing with the tested code except the numbers of the clients.
+//! The model: a plain list of the waiters, and the holder of each environment. It is written from the rules alone and
+//! shares nothing with the tested code except the clients' numbers.
 
 use std::cmp::Reverse;
 
@@ -12,11 +12,11 @@ pub enum Wants {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientState {
-    /// Holds its connection open; whether it can return for its place after a restart.
+    /// The connection is open; `keyed`: the client can return for its place after a restart.
     Connected { keyed: bool },
-    /// Was told to poll, and last did then.
+    /// The client was told to poll; `last` is its last poll.
     Asks { last: i64 },
-    /// Lost its connection with a restart at that time, and has a key to return with.
+    /// A restart at `since` closed the connection; the client has a key to return with.
     Away { since: i64 },
 }
 
@@ -37,7 +37,7 @@ pub struct Holder {
     lease: Option<(i64, i64)>,
     hold: Option<i64>,
     unseen: Option<i64>,
-    /// Its client has shown that it knows about the lock.
+    /// Whether the client has shown that it knows about the lock.
     seen: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Model {
 }
 
 impl Holder {
-    /// When it loses the lock automatically.
+    /// When the holder loses the lock automatically.
     pub fn until(&self) -> Option<i64> {
         [self.lease.map(|(_, until)| until), self.hold, self.unseen].into_iter().flatten().min()
     }
@@ -129,7 +129,7 @@ impl Model {
         if (0..self.rooms.len()).filter(|room| self.wants(&wanted, *room)).all(|room| self.rooms[room].disabled) {
             return Verdict::Refused;
         }
-        // A claim of one environment has its connection open until it is answered.
+        // A claim of one environment keeps its connection open until it is answered.
         let there = wait.there;
         let arrives = if matches!(wanted, Wants::Room(_)) { ClientState::Connected { keyed: false } } else { there };
         self.line.push(ModelWaiter { there: arrives, ..wait });
@@ -196,7 +196,7 @@ impl Model {
         }
     }
 
-    /// A client polls a session, or its holder acts.
+    /// A client polls a session, or the holder acts.
     pub fn ask(&mut self, who: u64, renews: bool) {
         let now = self.now;
         for wait in self.line.iter_mut().filter(|wait| wait.who == who) {
@@ -242,7 +242,7 @@ impl Model {
         }
         for room in &mut self.rooms {
             let Some(holder) = &mut room.holder else { continue };
-            // The remaining time, but never more than the whole, and enough for a poll.
+            // The remaining time, at most the whole time, and enough for a poll.
             let left = |until: i64, whole: i64| if same_boot { until - now } else { whole };
             let anew = |until: i64, whole: i64| now + left(until, whole).min(whole).max(whole.min(MINUTE / 2));
             holder.lease = holder.lease.map(|(ttl, until)| (ttl, anew(until, ttl)));
@@ -285,7 +285,7 @@ impl Model {
         }
     }
 
-    /// For a new claim: the environment it wants, or the least recently used of the free ones.
+    /// A new claim gets the environment it wants, or the least recently used free one.
     fn find_room(&mut self, wants: &Wants) {
         let free = (0..self.rooms.len()).filter(|room| self.wants(wants, *room) && self.rooms[*room].is_free());
         if let Some(room) = free.min_by_key(|room| (self.rooms[*room].used, *room)) {
