@@ -43,7 +43,7 @@ pub struct Version {
 pub enum SyntaxFix {
     /// `print x` of Python 2.
     CallPrint,
-    /// A statement of Python, as the log shows it.
+    /// A statement of Python without its colon, as the log shows it.
     AppendColon { shown: String },
     /// A comma before the bracket on this line of JSON.
     RemoveTrailingComma,
@@ -58,7 +58,7 @@ pub struct FileEdit<'a> {
     actual: &'a str,
 }
 
-/// The edits suggested by the lines around the evidence, by significance of the lines.
+/// The edits suggested by the lines around the evidence, in order of the lines' significance.
 pub fn called_for(case: &Case, finding: &Finding) -> Vec<Edit> {
     let mut edits: Vec<Edit> = Vec::new();
     for evidence in &finding.evidence {
@@ -262,7 +262,7 @@ fn json_comma(lines: &[&str]) -> Option<Edit> {
     let line = between(message, "(line ", " column")?.parse().ok()?;
     let is_json = |text: &str| text.trim_end_matches(':').ends_with(".json");
     let named = message.split(' ').find(|word| is_json(word)).or_else(|| {
-        // npm names it on a separate line.
+        // npm names the file on a separate line.
         lines.iter().find_map(|line| line.rsplit_once(" path ")).map(|(_, path)| path).filter(|path| is_json(path))
     });
     let file = named?.trim_end_matches(':').to_owned();
@@ -275,7 +275,7 @@ fn version(package: &str, wrong: &str, right: &str) -> Option<Version> {
     (is_plain && wrong != right).then_some(Version { package, wrong, right })
 }
 
-/// Whether it is a release number, not a pre-release.
+/// Whether the version is a release number, not a pre-release.
 fn is_number(version: &str) -> bool {
     !version.is_empty() && version.split('.').all(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()))
 }
@@ -311,7 +311,7 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// The repository file that a log means, which names it by its path on the machine, or relative to some directory.
+/// The repository file that a log means; the log names it by its path on the machine, or relative to some directory.
 fn named<'a>(file: &str, files: &'a [String]) -> Option<&'a str> {
     let file = file.trim_start_matches("./");
     let ends_in =

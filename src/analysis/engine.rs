@@ -106,7 +106,7 @@ pub struct Alternative {
     pub summary: String,
     /// Lines of the case, most significant first; at most [`EVIDENCE_MAX`].
     pub evidence: Vec<Evidence>,
-    /// From 0 to 1; less than that of the cause.
+    /// From 0 to 1; less than the confidence in the cause.
     pub confidence: f64,
 }
 

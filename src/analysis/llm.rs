@@ -1,7 +1,7 @@
 //! The engine that asks a model, on any server with OpenAI's chat completions API.
 //!
 //! Everything sent is masked and scrubbed, and every answer is checked: an answer that does not exactly have the
-//! requested form is an error, and then the builtin engine is used.
+//! requested form is an error, and the builtin engine is used instead.
 
 mod prompt;
 #[cfg(test)]
@@ -62,9 +62,9 @@ pub struct LlmSettings {
     pub url: String,
     pub model: String,
     pub key: Option<ApiKey>,
-    /// The limit for the whole exchange.
+    /// The time limit for the whole exchange.
     pub timeout: Duration,
-    /// The maximum part of the log in a request, in its encoded size.
+    /// The maximum size of the log in a request, as encoded.
     pub max_log_bytes: usize,
 }
 
@@ -85,7 +85,7 @@ impl Llm {
         Ok(Self { url, settings, mask: Box::new(mask) })
     }
 
-    /// The finding of the builtin engine if the model fails. It names the engine that produced it.
+    /// The finding of the model, or of the builtin engine if the model fails. The finding names the engine.
     pub async fn analyse_or_fall_back(&self, case: &Case) -> Finding {
         match self.analyse(case).await {
             Ok(finding) => finding,
@@ -188,7 +188,7 @@ fn finding(body: &[u8], sent: &[SentLine<'_>]) -> Result<Finding, EngineError> {
     })
 }
 
-/// Each must refer to a line that was sent, from which its text is taken.
+/// Each reference must be to a line that was sent; the text is taken from that line.
 fn evidence(references: &[LineReference], sent: &[SentLine<'_>]) -> Result<Vec<Evidence>, EngineError> {
     if references.len() > EVIDENCE_MAX {
         return Err(EngineError::Answer("it names too many lines"));

@@ -2,7 +2,7 @@
 
 use super::engine::PATCH_BYTES_MAX;
 
-/// The error is the fault of the patch.
+/// The error describes the fault of the patch.
 pub fn check(patch: &str) -> Result<(), &'static str> {
     if patch.len() > PATCH_BYTES_MAX {
         return Err("its patch is too large");

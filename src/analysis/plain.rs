@@ -32,7 +32,6 @@ const SPELLED: &[&str] = &["\\x1b", "\\u001b", "\\033", "\\e[", "^["];
 
 /// Every escape sequence and every control character contains such a byte; control characters beyond ASCII begin with
 /// the last one here.
-/// here.
 fn is_suspect(byte: u8) -> bool {
     (byte < b' ' && !matches!(byte, b'\t' | b'\r')) || matches!(byte, b'[' | 0x7f | 0xc2)
 }

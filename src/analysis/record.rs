@@ -90,7 +90,7 @@ impl Analysis {
         self.report().map_or(self.engine, |report| report.engine)
     }
 
-    /// Records an event about it.
+    /// Records an event about the analysis.
     pub fn record_event(&self, batch: &mut Batch, data: &EventData, cause: Cause) {
         let event = NewEvent::new(data, cause).in_environment(&self.environment);
         let event = NewEvent { deployment: Some(self.deployment), ..event };
@@ -107,7 +107,7 @@ impl Analysis {
 
 records!(AnalysisV1<'a> = "analysis");
 
-/// Adds alternatives. An analysis without any is still written in the previous form.
+/// The form of an analysis with alternatives. One without alternatives is still written in the previous form.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct AnalysisV2<'a> {
     #[serde(borrow)]
@@ -173,7 +173,7 @@ stored! {
     struct AlternativeV1 of Alternative { category: Category, summary: String, evidence: Vec<Evidence>, confidence: f64 }
 }
 
-// By its name, so that the list may be extended and reordered.
+// Stored by name, so that the list may be extended and reordered.
 stored_as!(&'a str: |category| category.as_str(), |name| Self::parse(name); Category);
 stored! { struct EvidenceV1 of Evidence { stage: Identifier, step: Identifier, line: u32, text: String } }
 stored! { struct FixV1 of SuggestedFix { summary: String, patch: Option<String> } }

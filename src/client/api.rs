@@ -19,11 +19,12 @@ use super::output::text::harmless;
 use super::output::{Out, items_of, text_of};
 use super::retry::{Attempts, Retrying};
 
-/// For requests that do not wait for anything. A durable answer takes milliseconds; this is for a server in trouble.
+/// The limit for requests that do not wait for a change. Durable answers take milliseconds; this is for a server in
+/// trouble.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// The same for a caller that repeats the request itself, and reports soon that the server does not answer.
+/// The limit if the caller repeats the request itself, and reports early that the server does not answer.
 pub const SINGLE_ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Whose token it is.
+/// The path of the owner of the token.
 pub const CALLER: &str = "/api/v1/whoami";
 /// How many pipelines a hint lists.
 const PIPELINES_SHOWN: usize = 20;
@@ -39,7 +40,7 @@ pub struct Connected<A: clap::Args> {
     pub options: Options,
 }
 
-/// Those of a command that has no others.
+/// The arguments of a command without any of its own.
 #[derive(clap::Args)]
 pub struct NoArgs {}
 
@@ -59,23 +60,23 @@ pub struct Api {
     link: Link,
     tokens: TokenSource,
     pub organization: String,
-    /// The given pipeline, or the one found when it is first needed.
+    /// The given pipeline, or the one found on first use.
     pipeline: OnceCell<String>,
     /// How long requests are repeated: `--retry`.
     pub patience: Duration,
 }
 
-/// One request, repeated as the same request within its patience.
+/// One request; retries within its patience count as the same request.
 #[derive(Debug, Clone)]
 pub struct Call {
     pub method: Method,
     /// The full path, like `/api/v1/organizations/acme/tokens`.
     pub path: String,
     pub body: Option<Value>,
-    /// With it, the server executes the request only once, however often it is sent.
+    /// With a key, the server executes the request only once, however often it is sent.
     pub key: Option<String>,
     pub headers: Vec<(&'static str, String)>,
-    /// How long it is repeated if there is no answer or the server refuses temporarily. Zero: it is sent once.
+    /// How long the request is repeated if there is no answer or the server refuses temporarily. Zero: it is sent once.
     pub patience: Duration,
     /// How long one attempt may take.
     pub timeout: Duration,
@@ -89,7 +90,7 @@ pub struct Answer {
     pub data: Value,
     pub pagination: Value,
     pub etag: Option<String>,
-    /// The server's clock.
+    /// The time of the server's clock.
     pub date: Option<String>,
 }
 
@@ -101,7 +102,7 @@ impl Api {
         Self::connect_as(settings, identity).await
     }
 
-    /// Uses the token in the settings, or else this identity.
+    /// Connects with the token in the settings, or else with this identity.
     pub async fn connect_as(settings: Settings, identity: Option<IdentitySource>) -> Result<Self, Failure> {
         let link = Link::new(&settings)?;
         let checked = |what: &str, name: Option<String>| match name {
@@ -202,8 +203,8 @@ impl Api {
         Ok(self.send(self.call(Method::DELETE, path)).await?)
     }
 
-    /// Asks once more for a resource whose last answer had this ETag. The answer comes after its next change, or after
-    /// this many seconds. Without an ETag it comes immediately, since an earlier change would be missed otherwise.
+    /// Asks again for a resource whose last answer had this ETag. The answer comes after the next change, or after this
+    /// many seconds. Without an ETag it comes immediately: otherwise an earlier change could be missed.
     pub async fn poll(
         &self,
         path: &str,
@@ -232,16 +233,16 @@ impl Api {
         }
     }
 
-    /// Sends it until there is a final answer, or patience is over.
+    /// Sends the request until there is a final answer, or patience is over.
     pub async fn send(&self, call: Call) -> Result<Answer, CallError> {
-        // A request that waits is silent as long as nothing fails.
+        // A long poll shows nothing as long as nothing fails.
         let asked_to_wait = call.path.contains("waitSeconds=");
         let waits = if asked_to_wait { String::new() } else { format!("waiting for an answer of {}", self.url()) };
         let retrying = Retrying::new(call.patience, waits);
         retrying.during(self.insist(&call, &retrying)).await
     }
 
-    /// For a stream, which the caller reopens itself.
+    /// The retry display for a stream, which the caller reopens itself.
     pub fn retrying(&self) -> Retrying {
         Retrying::new(self.patience, format!("waiting for an answer of {}", self.url()))
     }
@@ -250,7 +251,7 @@ impl Api {
         // Another PATCH could undo a change made in between; the other methods describe the final state.
         let repeatable = call.key.is_some() || !matches!(call.method, Method::POST | Method::PATCH);
         let mut attempts = Attempts::new(call.patience);
-        // An attempt that may have been executed.
+        // The error of an attempt that may have been executed.
         let mut unsure = None;
         loop {
             let error = match self.send_once(call, retrying).await {
@@ -329,7 +330,7 @@ impl Stream {
         self.response.headers().get(name)?.to_str().ok()
     }
 
-    /// None at its end.
+    /// The next piece; None at the end of the body.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, CallError> {
         match tokio::time::timeout(STREAM_SILENCE_MAX, self.response.chunk()).await {
             Ok(Ok(piece)) => Ok(piece.map(|bytes| bytes.to_vec())),
@@ -339,7 +340,7 @@ impl Stream {
     }
 }
 
-/// For a request that must be executed only once, however often it is sent.
+/// A new idempotency key, for a request that must be executed only once, however often it is sent.
 pub fn new_key() -> String {
     format!("cli-{:032x}", rand::random::<u128>())
 }
@@ -373,7 +374,7 @@ fn read(raw: RawAnswer) -> Result<Answer, CallError> {
     }
 }
 
-/// Without the members that are null, which are not given.
+/// The object without members that are null, which were not given.
 pub fn given(mut body: Value) -> Value {
     if let Value::Object(members) = &mut body {
         members.retain(|_, value| !value.is_null());
@@ -391,13 +392,13 @@ const PAGE: usize = 100;
 /// Enough for people; scripts that need more filter through the API.
 pub const ITEMS_MAX: usize = 10_000;
 
-/// A whole list, up to [`ITEMS_MAX`].
+/// The whole list, up to [`ITEMS_MAX`].
 pub async fn list_all(api: &Api, path: &str, filter: &[(&str, String)]) -> Result<Value, Failure> {
     list_first(api, path, filter, ITEMS_MAX).await
 }
 
-/// The first `count` items of a list. Changes at its beginning meanwhile shift its pages: then an item may come twice,
-/// and the second is dropped, but no item is missed that existed all the time.
+/// The first `count` items of a list. If the beginning of the list changes meanwhile, its pages shift: an item may then
+/// come twice, and the second one is dropped; but no item that exists all the time is missed.
 pub async fn list_first(api: &Api, path: &str, filter: &[(&str, String)], count: usize) -> Result<Value, Failure> {
     let mut items: Vec<Value> = Vec::new();
     let mut seen = HashSet::new();

@@ -70,13 +70,13 @@ fn parts(text: &str) -> Option<u64> {
     Some(total).filter(|total| !text.is_empty() && *total <= u32::MAX.into())
 }
 
-/// The same, with a minimum.
+/// Like [`seconds`], with a minimum.
 pub fn seconds_from(least: u64, text: &str) -> Result<u64, String> {
     let seconds = seconds(text)?;
     if seconds < least { Err(format!("must be at least {least} s")) } else { Ok(seconds) }
 }
 
-/// `2026-11-15T10:03:00Z`, or `90s`, `15m`, `2h`, `3d` ago.
+/// A time like `2026-11-15T10:03:00Z`, or an age like `90s`, `15m`, `2h`, `3d`.
 pub fn moment(text: &str) -> Result<Timestamp, String> {
     parse(text, Timestamp::now())
 }

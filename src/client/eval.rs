@@ -59,15 +59,15 @@ fn is_claim(word: &str) -> bool {
     word == "claim" || word == "force-claim"
 }
 
-/// Nothing was claimed, or that is unknown.
+/// Prints `false`: nothing was claimed, or that is unknown.
 pub fn failed() {
     if WANTED.swap(false, Ordering::Relaxed) {
         writeln!(io::stdout(), "false").ok();
     }
 }
 
-/// Runs a command. If its output is for a shell, a signal makes it fail instead of ending it silently, once it has
-/// given back its claim.
+/// Runs a command. If its output is for a shell, a signal does not end the command silently: it fails, after giving
+/// back its claim.
 pub async fn run(command: impl Future<Output = Result<ExitCode, Failure>>) -> Result<ExitCode, Failure> {
     if !WANTED.load(Ordering::Relaxed) {
         return command.await;

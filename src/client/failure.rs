@@ -1,5 +1,5 @@
-//! Why a command failed: words for people, and an exit code for scripts that is the same for all commands. Read from an
-//! error answer of the server, or of a proxy in between.
+//! Why a command failed: words for people, and an exit code for scripts that is the same for all commands. Derived from
+//! an error answer of the server, or of a proxy in between.
 
 use std::fmt;
 use std::time::Duration;
@@ -65,7 +65,7 @@ impl Failure {
     }
 }
 
-/// The result of a deployment; none while it goes on.
+/// The result of a deployment; none while it is unfinished.
 pub fn deployment_result(deployment: &Value) -> Option<Result<(), Failure>> {
     let how = match text_of(deployment, "status") {
         "succeeded" => return Some(Ok(())),
@@ -126,12 +126,12 @@ pub enum CallError {
     NoConnection(String),
     /// Unknown whether the request was executed.
     NoAnswer(String),
-    /// It could not be tried, and another attempt would fail too.
+    /// The request could not be attempted, and another attempt would fail too.
     Failure(Failure),
 }
 
 impl CallError {
-    /// Whether the same request may succeed later. `repeatable`: it changes nothing, or its key marks it as the same one.
+    /// Whether the same request may succeed later. `repeatable`: sending it again is harmless.
     pub fn is_passing(&self, repeatable: bool) -> bool {
         match self {
             CallError::Problem(problem) => match (problem.status, problem.code.as_str()) {
@@ -146,7 +146,7 @@ impl CallError {
         }
     }
 
-    /// When the server wants to be asked again.
+    /// How long the server asks to wait before the next attempt.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             CallError::Problem(problem) => problem.retry_after,
@@ -175,24 +175,24 @@ impl From<CallError> for Failure {
     }
 }
 
-/// Enough to recognise a page that is not Lockkeeper's.
+/// The maximum length of a quoted page: enough to recognise one that is not Lockkeeper's.
 const FOREIGN_TEXT_MAX: usize = 200;
 
 #[derive(Debug, Clone)]
 pub struct Problem {
     pub status: u16,
-    /// Stable, like `environment_locked`; empty if the answer is not Lockkeeper's.
+    /// A stable code, like `environment_locked`; empty if the answer is not Lockkeeper's.
     pub code: String,
-    /// For people: the reason, and what to do next.
+    /// The reason, and what to do next, in words for people.
     pub detail: String,
-    /// When to try again.
+    /// How long to wait before the next attempt.
     pub retry_after: Option<Duration>,
     /// The whole answer, with members such as `holder`.
     pub body: Value,
 }
 
 impl fmt::Display for Problem {
-    /// The detail, which says what to do, with each fault of a field on a separate line.
+    /// The detail, which says what to do, and each invalid field on a separate line.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let listed = items_of(&self.body["errors"]).iter();
         let errors = listed.filter_map(|error| Some((error["field"].as_str()?, error["message"].as_str()?)));

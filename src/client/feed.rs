@@ -128,7 +128,7 @@ impl<'a> Feed<'a> {
     }
 }
 
-/// The longest event: far more than the server writes, and too little to fill a machine's memory.
+/// The longest event: far more than the server writes, and too little to exhaust memory.
 const FRAME_BYTES_MAX: usize = 1024 * 1024;
 
 /// One event of a stream.
@@ -140,7 +140,7 @@ struct Frame {
     data: String,
 }
 
-/// Server-sent events, parsed from pieces: keeps the unfinished line and event between them.
+/// Server-sent events, parsed from pieces: keeps an unfinished line and event between two pieces.
 #[derive(Default)]
 struct Parser {
     line: Vec<u8>,
@@ -187,7 +187,7 @@ impl Parser {
     }
 }
 
-/// Wide enough for most; a longer type moves the rest of its line.
+/// Wide enough for most types; a longer one shifts the rest of its line.
 const TYPE_WIDTH: usize = 20;
 const PLACE_WIDTH: usize = 16;
 const ACTOR_WIDTH: usize = 8;
@@ -195,10 +195,10 @@ const ACTOR_WIDTH: usize = 8;
 /// An event, split into the columns of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventWords {
-    /// The server's text.
+    /// The time, as the server writes it.
     pub at: String,
     pub event_type: String,
-    /// Pipeline and environment, as far as it has them.
+    /// The pipeline and the environment, if the event has them.
     pub place: String,
     pub actor: String,
     pub details: String,
@@ -215,12 +215,12 @@ impl EventWords {
         Self { at: text("at"), event_type: text("type"), place, actor: actor.to_owned(), details: details(event) }
     }
 
-    /// For a growing list, whose column widths are unknown.
+    /// One line for a growing list, whose column widths are unknown.
     pub fn line(&self, out: &Out) -> String {
         self.after(&out.paint(&times::clock(&self.at), Style::Dim))
     }
 
-    /// The same without colours and date, for events of the last minutes.
+    /// One line without colours and date, for events of the last minutes.
     pub fn brief(&self) -> String {
         let clock = times::clock(&self.at);
         self.after(clock.split(' ').next_back().unwrap_or_default())
@@ -233,7 +233,7 @@ impl EventWords {
     }
 }
 
-/// All other fields of the event, and its ids: an event of a type newer than this program is shown too.
+/// All other fields of the event, and its ids, so that events of unknown types are shown too.
 fn details(event: &Value) -> String {
     let none = Map::new();
     let data = event["data"].as_object().unwrap_or(&none);
@@ -256,7 +256,7 @@ fn part(name: &str, value: &Value) -> Option<String> {
     if name.ends_with("Id") && value.contains('_') { Some(value) } else { Some(format!("{} {value}", spaced(name))) }
 }
 
-/// `fencingToken` as `fencing token`.
+/// Turns `fencingToken` into `fencing token`.
 fn spaced(name: &str) -> String {
     let mut words = String::new();
     for character in name.chars() {

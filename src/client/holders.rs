@@ -29,7 +29,7 @@ pub fn locked_in_words(problem: &Value) -> Option<String> {
     Some(words)
 }
 
-/// `ana has held it for 3 min ("PR 412"), expires in 9 min`.
+/// For example `ana has held it for 3 min ("PR 412"), expires in 9 min`.
 pub fn holder_in_words(holder: &Value, now: Timestamp) -> Option<String> {
     let name = harmless(holder["user"]["name"].as_str()?);
     let held = times::since(text_of(holder, "claimedAt"), now)?;
@@ -63,7 +63,7 @@ pub fn lost_in_words(ended: &Value) -> Option<String> {
     Some(format!("the lock is lost: {how} {ago} ago, at {}", harmless(at)))
 }
 
-/// The same for a session of which that may not be known.
+/// Like [`lost_in_words`], with a general text if who and when are not known.
 pub fn end_in_words(session: &Value) -> String {
     lost_in_words(session).unwrap_or_else(|| "the session has ended".to_owned())
 }

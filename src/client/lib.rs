@@ -1,5 +1,5 @@
-//! The client: commands that talk to a server over its HTTP API, and never to its store. It uses nothing of the server,
-//! so that a small program without it can be built for CI images (`--no-default-features` of `lockkeeper`).
+//! The client: commands that use a server's HTTP API, and never its store. It depends on no code of the server, so that
+//! a small program without the server can be built for CI images (`--no-default-features` of `lockkeeper`).
 //!
 //! From top to bottom: `commands` → `run`, `watch`, `logs` → `acquire`, `feed` → `api`, `eval` → `signals` →
 //! `connection` → `retry` → `failure`, `steady`, `arguments` → `holders` → `output`.
@@ -68,7 +68,7 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-// There is a single value, which is read once.
+// There is only one value, which is read once.
 #[allow(clippy::large_enum_variant)]
 enum AloneCommand {
     #[command(flatten)]

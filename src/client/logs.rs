@@ -59,7 +59,7 @@ async fn read(
     printer: &mut Printer,
     retrying: &Retrying,
 ) -> Result<Option<Value>, Failure> {
-    // Counted from the last answer of the server.
+    // Patience is counted from the last answer of the server.
     let mut attempts = Attempts::new(api.patience);
     loop {
         match read_once(api, query, printer, retrying, &mut attempts).await {
@@ -146,7 +146,7 @@ impl Printer {
         Self { out, times, section: None, next: 0, in_line: false }
     }
 
-    /// Complete lines of JSON. An unreadable line is skipped.
+    /// Prints complete lines of JSON. An unreadable line is skipped.
     pub fn print(&mut self, lines: &[u8]) -> Result<(), Failure> {
         let mut text = String::new();
         for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
@@ -207,7 +207,7 @@ impl Printer {
 /// How long the server waits for a change of the deployment before it answers without one.
 const WAIT_SECONDS: u64 = 50;
 
-/// Prints on stderr when the followed deployment waits for an approval, for as long as it is polled.
+/// Prints on stderr when the followed deployment waits for an approval. Polls until it is dropped.
 async fn announce(api: &Api, deployment: &str) -> Infallible {
     let path = format!("/deployments/{deployment}");
     let (mut etag, mut announced) = (None::<String>, String::new());
@@ -236,8 +236,8 @@ fn pending(deployment: &Value) -> Option<(&str, &str)> {
     Some((text_of(waiting, "name"), text_of(waiting, "approvalId")))
 }
 
-/// A line without control sequences that would move the cursor, clear the screen, set the title or the like. Of a line
-/// that overwrites itself (`10%\r20%\r`), the last state stays, as on a terminal.
+/// A line without control sequences that would, for example, move the cursor, clear the screen or set the title. Of a
+/// line that overwrites itself (`10%\r20%\r`), the last state is kept, as on a terminal.
 fn shown(line: &str, colour: bool) -> String {
     let line = line.trim_end_matches('\r');
     let line = line.rsplit('\r').next().unwrap_or(line);
@@ -278,7 +278,7 @@ fn escape(text: &str) -> (Option<&str>, &str) {
             parameters.is_some_and(|all| all.bytes().all(|byte| byte.is_ascii_digit() || b";:".contains(&byte)));
         return (is_colour.then_some(sequence), after);
     }
-    // Strings for the terminal, such as titles and links: up to their end, or that of the line.
+    // Skips strings for the terminal, such as titles and links, up to their end or that of the line.
     if let Some(string) = text.strip_prefix([']', 'P', 'X', '^', '_']) {
         let end = string.find(['\u{7}', '\u{1b}', '\u{9c}']);
         let after = end.map_or("", |end| &string[end..]);

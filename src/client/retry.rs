@@ -1,5 +1,5 @@
-//! After which pause a request is sent again, for how long, and what a terminal shows meanwhile: the reason and the
-//! remaining time.
+//! How requests are repeated: the pauses, the time limit, and the display on a terminal: the reason and the remaining
+//! time.
 
 use std::cell::{Cell, RefCell};
 use std::convert::Infallible;
@@ -11,11 +11,11 @@ use super::steady::Moment;
 
 /// The longest first pause; each limit is at most twice the previous one.
 const PAUSE_FIRST_MAX: Duration = Duration::from_millis(250);
-/// Long enough to spare a server that is starting, short enough not to be noticed afterwards.
+/// The longest pause: it spares a server that is starting, and is short enough not to be noticed afterwards.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// A minimum, since chance may give zero.
+/// The minimum pause, since the random one may be zero.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
-/// The limit for a server's longer `Retry-After`, which it may have sent while it was overloaded.
+/// The limit for a longer `Retry-After`, which the server may have sent while it was overloaded.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// Beyond this the pause does not grow anyway.
 const DOUBLINGS_MAX: u32 = 10;
@@ -32,7 +32,7 @@ pub fn pause(attempt: u32, retry_after: Option<Duration>, chance: f64) -> Durati
     }
 }
 
-/// The attempts of one request, or of one that waits for news. Pauses grow until there is an answer.
+/// The attempts of one request, or of a wait for news. Pauses grow until there is an answer.
 #[derive(Debug)]
 pub struct Attempts {
     patience: Duration,
@@ -57,14 +57,14 @@ impl Attempts {
         Some(pause).filter(|pause| Moment::now().since(self.since) + *pause <= self.patience)
     }
 
-    /// Waits before the next attempt, whatever patience says.
+    /// Waits before the next attempt, even if patience is over.
     pub async fn wait(&mut self) {
         tokio::time::sleep(pause(self.failed, None, rand::random())).await;
         self.failed = self.failed.saturating_add(1);
     }
 }
 
-/// Tries until it succeeds, patience is over, or another attempt would not help.
+/// Repeats until success, until patience is over, or until another attempt would not help.
 pub async fn insist<T>(
     patience: Duration,
     retrying: &Retrying,
@@ -83,7 +83,7 @@ pub async fn insist<T>(
     }
 }
 
-/// Most answers come sooner, and nothing flickers.
+/// Most answers come sooner, so that nothing flickers.
 const SHOWN_EVERY: Duration = Duration::from_secs(1);
 
 /// Shows on a terminal why a request is delayed and for how much longer it is tried, once that takes longer than a

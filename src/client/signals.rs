@@ -9,9 +9,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::failure::Failure;
 
-/// They end the wait for a lock, and are passed on to a running command.
+/// Signals that end the wait for a lock, and are passed on to a running command.
 const ENDING: [Named; 4] = [Named::TERM, Named::INT, Named::HUP, Named::QUIT];
-/// Passed on as well.
+/// Other signals that are passed on.
 const OTHERS: [Named; 4] = [Named::USR1, Named::USR2, Named::WINCH, Named::CONT];
 
 /// Signals that were sent to this process.
@@ -35,8 +35,8 @@ impl Signals {
         Ok(signals)
     }
 
-    /// From here on also the other signals that are passed on to a command. A client that holds a lock is not
-    /// suspended, since the lease would not be renewed.
+    /// From here on also receives the other signals for the command. A client that holds a lock is not suspended, since
+    /// the lease would not be renewed.
     pub fn all(&mut self) -> io::Result<()> {
         self.listen(not_ignored(&OTHERS))?;
         drop(signal(kind(Named::TSTP))?);
@@ -76,8 +76,8 @@ fn kind(named: Named) -> SignalKind {
     SignalKind::from_raw(named.as_raw())
 }
 
-/// If this process was started with a signal ignored, as by `nohup` and by `&` in scripts, the command should ignore it
-/// too. Listening would undo that.
+/// The wanted signals, without those that were ignored when this process was started, as by `nohup` and by `&` in
+/// scripts: the command should ignore them too. Listening would undo that.
 fn not_ignored(wanted: &[Named]) -> impl Iterator<Item = Named> {
     let status = std::fs::read_to_string("/proc/self/status");
     let ignored = status.map(|status| ignored_in(&status)).unwrap_or_default();

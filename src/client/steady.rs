@@ -1,5 +1,5 @@
-//! The client's clock for deadlines, which cannot be set and does not stop while the machine is suspended, like leases;
-//! and a timer on it. Other timers stop while the machine is suspended.
+//! The client's clock for deadlines. It cannot be set, and continues while the machine is suspended, as leases do. And
+//! a timer on that clock: other timers stop while the machine is suspended.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -64,7 +64,7 @@ impl Alarm {
         }
         while self.rings.readable().await.is_ok() {
             match self.rings.try_read(&mut [0; 8]) {
-                // It became readable for an earlier setting.
+                // The timer had expired for an earlier setting.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Ok(_) | Err(_) => return,
             }

@@ -47,9 +47,9 @@ pub struct Caller {
     pub person: Person,
     pub role: Role,
     pub token: TokenId,
-    /// Whether this is a signed-in browser.
+    /// Whether the caller is a signed-in browser.
     pub is_sign_in: bool,
-    /// Whether this is a job, whose token is replaced by another one before it expires.
+    /// Whether the caller is a job, whose token is replaced by another one before it expires.
     is_exchanged: bool,
     pub expires_at: Option<Timestamp>,
     pub(super) hash: TokenHash,
@@ -92,7 +92,7 @@ pub enum AccountsError {
     /// The caller was an admin when the request arrived.
     #[error("the caller is no longer an admin")]
     NoLongerAdmin,
-    /// The same for an unknown member, a wrong password, and a password that has changed meanwhile.
+    /// One error for an unknown member, a wrong password, and a password that has changed meanwhile.
     #[error("there is no such member with this password or token")]
     InvalidCredentials,
     #[error("too many passwords are being checked")]
@@ -156,7 +156,7 @@ impl Accounts {
         self.authenticate_known(text, &KnownToken::default(), now)
     }
 
-    /// The same for a client that may have sent this token before.
+    /// Like [`Accounts::authenticate`], for a client that may have sent this token before.
     pub fn authenticate_known(
         &self,
         text: &str,
@@ -209,7 +209,7 @@ impl Accounts {
         })
     }
 
-    /// The caller's member and token, once the state it shows is durable. Refused if either has been removed.
+    /// The caller's member and token; waits until the returned state is durable. Refused if either has been removed.
     pub async fn identity(&self, caller: &Caller) -> Result<Identity, Unauthenticated> {
         let found = self.changes.read(|()| {
             let token = self.tokens.get(&caller.hash)?;
@@ -272,8 +272,8 @@ impl Accounts {
         permitted.then_some(()).ok_or(AccountsError::NoLongerAdmin)
     }
 
-    /// The root of what a request creates, and the latest end that this root allows. Without a request, the operator
-    /// creates it.
+    /// The root of anything that a request creates, and the latest expiry that this root allows. Without a request, the
+    /// operator is the creator.
     pub(super) fn made_by(&self, cause: Cause<'_>) -> Result<(Made, Option<Timestamp>), AccountsError> {
         let via = cause.by.and_then(|initiator| initiator.via.as_ref()).map(|via| via.token);
         let made = match via {
@@ -335,8 +335,8 @@ impl Accounts {
 }
 
 impl Caller {
-    /// Requests of one scope with the same `Idempotency-Key` are the same request. A job may have got another token
-    /// between two attempts.
+    /// Requests of one scope with the same `Idempotency-Key` are the same request. A job may have a different token
+    /// when it retries.
     pub fn retry_scope(&self) -> IdSeed {
         if self.is_exchanged { self.person.id.0 } else { self.token.0 }
     }

@@ -14,8 +14,8 @@ use parking_lot::Mutex;
 
 use domain::Identifier;
 
-/// Accounts or addresses with separate counters. All further ones share one counter: strangers choose how many there
-/// are, and memory is finite.
+/// Accounts or addresses with separate counters. All others share one counter: strangers choose how many there are, and
+/// memory is finite.
 const KEYS_MAX: usize = 10_000;
 /// The refill times: an account gets another failure from the same address or browser after the first, and an address
 /// another attempt after the second.
@@ -55,7 +55,7 @@ pub type Account = (Identifier, Identifier);
 /// The origin of a sign-in attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Visitor {
-    /// Unknown, from this address.
+    /// An unknown browser at this address.
     Stranger(Option<IpAddr>),
     /// A browser in which the member has signed in before.
     KnownBrowser(BrowserId),
@@ -65,7 +65,7 @@ pub enum Visitor {
 
 pub type BrowserId = [u8; 12];
 
-/// Each is bounded separately. Strangers cannot add to those of known browsers and sign-ins.
+/// Each is bounded separately, so that strangers cannot fill those of known browsers and sign-ins.
 struct AllBuckets {
     addresses: Networks<()>,
     /// The failures of accounts: of strangers per address, and over all addresses.
@@ -102,7 +102,7 @@ impl Attempts {
         self.buckets.lock().addresses.take(&(), Some(address), self.began.elapsed())
     }
 
-    /// Counts an attempt from a browser in which the account has signed in before, whatever becomes of it.
+    /// Counts an attempt, successful or not, from a browser in which the account has signed in before.
     pub fn by_known_browser(&self, account: &Account) -> Result<(), TooSoon> {
         self.buckets.lock().known.take(account.clone(), self.began.elapsed())
     }

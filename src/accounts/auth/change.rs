@@ -20,9 +20,9 @@ pub struct Change {
     pub batch: Batch,
     pub members: Vec<MemberChange>,
     pub credentials: Vec<(UserId, Arc<Credentials>)>,
-    /// Tokens and sign-ins.
+    /// Revoked tokens and sign-ins.
     pub revoked: Vec<Arc<Token>>,
-    /// New ones, and those that replace others with the same text.
+    /// New tokens, and those that replace others with the same text.
     pub made: Vec<Arc<Token>>,
     /// How often identity tokens have been exchanged; `None` for those that have ended.
     pub identities: Vec<(IdentityKey, Option<IdentityUse>)>,
@@ -34,7 +34,7 @@ pub enum MemberChange {
 }
 
 impl MemberChange {
-    /// Whether it revokes permissions of a member.
+    /// Whether the change revokes permissions of the member.
     pub fn is_less_than(&self, before: &Member) -> bool {
         match self {
             MemberChange::Set(member) => member.role < before.role || (member.disabled && !before.disabled),

@@ -18,7 +18,7 @@ use domain::{Identifier, MemberShare, Role, Timestamp};
 use events::Cause;
 use store::StoreError;
 
-/// One member may have as many tokens as this many subjects at their limit: three quarters of all. Most organizations
+/// The limit on a member's tokens, as a multiple of the limit per subject: three quarters of all. Most organizations
 /// have a single rule, and its jobs must get more than half.
 const SUBJECTS_OF_MEMBER: usize = 3;
 

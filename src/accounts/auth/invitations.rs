@@ -173,7 +173,7 @@ impl Accounts {
             self.credentials.read().iter().filter(|(_, it)| is_over(it)).map(|(user, _)| *user).collect();
         let drop_one = |change: &mut Change, user: &UserId| {
             let (member, credentials) = (self.members.read().get(user).cloned(), self.credentials_of(*user));
-            // A new invitation may have replaced it.
+            // A new invitation may have replaced the expired one.
             if let Some(member) = member.filter(|_| is_over(&credentials)) {
                 change.set_credentials(&member, Credentials { invitation: None, ..(*credentials).clone() });
             }

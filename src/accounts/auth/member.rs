@@ -26,7 +26,8 @@ pub struct Member {
     pub disabled: bool,
     /// Set if the member has signed in with a provider.
     pub link: Option<ProviderLink>,
-    /// Jobs of a CI act as this member, which is not a person. The first exchange of an identity token creates it.
+    /// Jobs of a CI act as this member, which is not a person. The first exchange of an identity token creates the
+    /// member.
     pub for_jobs: bool,
 }
 
@@ -37,7 +38,7 @@ pub type MembersById = HashMap<UserId, Arc<Member>, RandomState>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderLink {
     pub provider: Identifier,
-    /// Who the provider is: a subject says nothing at another issuer.
+    /// Identifies the provider: a subject has no meaning at another issuer.
     pub issuer: String,
     /// The provider's id of the person, which is never reused.
     pub subject: String,

@@ -14,7 +14,7 @@ use events::Cause;
 use store::{Batch, Committer, StoreError};
 
 impl Accounts {
-    /// The organization's members, oldest first, once the state it shows is durable.
+    /// The organization's members, oldest first; waits until the returned state is durable.
     pub async fn members(&self, organization: &Identifier) -> Vec<MemberEntry> {
         let entry = |member| self.entry(member);
         let listed = self.changes.read(|()| self.members_of(organization).into_iter().map(entry).collect());
@@ -221,8 +221,8 @@ enum PersonMatch {
     NewName(Identifier),
 }
 
-/// By the link; otherwise by a verified address, among members without a link: an admin entered that address for the
-/// member. A name proves nothing, since people choose their own.
+/// Finds a member by the link; otherwise by a verified address, among members without a link: an admin entered that
+/// address for the member. A name proves nothing, since people choose their own.
 fn find(members: &[Arc<Member>], person: &ProvidedPerson) -> Result<PersonMatch, AccountsError> {
     let linked = members.iter().find(|member| member.link.as_ref() == Some(&person.link));
     let verified = person.email.as_ref().filter(|_| person.email_verified);

@@ -1,8 +1,8 @@
 //! Members with their roles, their credentials, and the tokens that authenticate them. Knows nothing of HTTP.
 //!
-//! Changes are ordered by [`Ordered`](store::Ordered). Unlike pipelines, accounts have one copy in memory, which
-//! readers see at once: a revoked token must stop working before its revocation is durable, and every request reads the
-//! maps without a lock. Lists wait until the state they show is durable.
+//! Changes are ordered by [`Ordered`](store::Ordered). Unlike pipelines, accounts have one copy in memory, in which
+//! readers see changes immediately: a revoked token must stop working before its revocation is durable, and every
+//! request reads the maps without a lock. Lists wait until the returned state is durable.
 //!
 //! Each file uses only those before it: token_text, token, tokens_by_hash, member, password, attempts, stored, change,
 //! accounts, tokens, trust, sign_ins, invitations, members, exchanges, declaration.

@@ -1,6 +1,5 @@
-//! Passwords: which are allowed, how they are stored, and the member's credentials that they are part of. They are
-//! hashed on separate threads, few at a time: each hash occupies a processor and 19 MiB, and strangers can request any
-//! number.
+//! Passwords: the allowed ones, their stored form, and the member's credentials that include them. They are hashed on
+//! separate threads, few concurrently: each hash occupies a processor and 19 MiB, and strangers can request any number.
 
 use std::fmt;
 
@@ -99,13 +98,13 @@ impl Password {
         Ok(Self(Zeroizing::new(text.to_owned())))
     }
 
-    /// Whether it only repeats the name of the member.
+    /// Whether the password only repeats the name of the member.
     pub fn is_made_of(&self, name: &str) -> bool {
         let (password, name) = (self.0.to_lowercase(), name.to_lowercase());
         !name.is_empty() && password.replace(&name, "").is_empty()
     }
 
-    /// For the first start, in groups that are easy to type, without letters and digits that look alike.
+    /// Generates a password for the first start, in groups that are easy to type, without characters that look alike.
     pub fn generate() -> Self {
         const ALPHABET: &[u8] = b"23456789abcdefghjkmnpqrstuvwxyz";
         const GROUPS: usize = 3;
@@ -127,7 +126,7 @@ impl Password {
 }
 
 impl PasswordHash {
-    /// Belongs to nobody: makes an unknown member take as long as a known one.
+    /// Nobody's password, to make the check of an unknown member take as long as that of a known one.
     pub const NOBODY: Self =
         Self { memory_kib: MEMORY_KIB, passes: PASSES, lanes: LANES, salt: [0; 16], hash: [0; 32] };
 
@@ -171,7 +170,6 @@ impl fmt::Debug for PasswordHash {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     pub password: Option<PasswordHash>,
-    /// At most one at a time.
     pub invitation: Option<Invitation>,
     pub last_sign_in_at: Option<Timestamp>,
 }
@@ -181,7 +179,7 @@ pub struct Credentials {
 pub struct Invitation {
     pub hash: TokenHash,
     pub expires_at: Timestamp,
-    /// The credential that created it, and whose end ends it.
+    /// The credential that created the invitation; when it ends, so does the invitation.
     pub made: Made,
     /// Who made it; `None`: the operator.
     pub maker: Option<UserId>,
@@ -206,7 +204,7 @@ impl Hashing {
         self.run(organization, move || PasswordHash::of(&password)).await
     }
 
-    /// The same.
+    /// None if too many passwords are being checked.
     pub async fn matches(&self, organization: &Identifier, hash: PasswordHash, text: String) -> Option<bool> {
         self.run(organization, move || hash.matches(&text)).await
     }

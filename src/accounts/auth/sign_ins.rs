@@ -23,15 +23,15 @@ use store::StoreError;
 pub enum Proof {
     /// The stored hash that the password matched.
     Password(PasswordHash),
-    /// The sign-in never outlives it.
+    /// The sign-in never outlives this token.
     Token(Arc<Token>),
     /// A provider of the organization vouches for the person.
     SingleSignOn(SourceId),
-    /// Checked when it is used up.
+    /// Checked when the invitation is used.
     Invitation,
 }
 
-/// A sign-in to be made.
+/// A sign-in to be created.
 pub struct NewSignIn {
     pub proof: Proof,
     /// The browser, in words for people.
@@ -122,7 +122,7 @@ impl Accounts {
         Ok(OpenToken { token: sign_in, text })
     }
 
-    /// The sign-ins of a member, newest first, once the state it shows is durable.
+    /// The sign-ins of a member, newest first; waits until the returned state is durable.
     pub async fn sign_ins(&self, user: UserId, now: Timestamp) -> Vec<Arc<Token>> {
         let found = self.changes.read(|()| self.sign_ins_where(user, |sign_in| !sign_in.has_ended(now, self.limits)));
         let mut found = found.await;

@@ -162,7 +162,7 @@ stored_as!(
     Root
 );
 
-/// How the forms of sign-ins and of tokens of jobs begin.
+/// The beginning of the stored forms of sign-ins and job tokens.
 #[derive(Serialize, Deserialize)]
 struct OwnerV1<'a> {
     organization: &'a str,
@@ -171,7 +171,7 @@ struct OwnerV1<'a> {
     user: [u8; 12],
 }
 
-/// Another part that both have.
+/// Another part of both forms.
 #[derive(Serialize, Deserialize)]
 struct LifetimeV1<'a> {
     last_four: &'a str,
@@ -199,7 +199,7 @@ struct ExchangedV2<'a> {
     name: &'a str,
     #[serde(borrow)]
     lifetime: LifetimeV1<'a>,
-    /// The rule that it came from; none if that was a token that has ended.
+    /// The rule that the token came from; none if it came from a token that has ended.
     source: Option<[u8; 32]>,
 }
 
@@ -207,7 +207,7 @@ struct ExchangedV2<'a> {
 struct IdentityUseV2 {
     count: u32,
     until: i64,
-    /// There always is one.
+    /// Always present.
     subject: Option<[u8; 32]>,
 }
 
@@ -215,7 +215,7 @@ struct IdentityUseV2 {
 struct CredentialsV2<'a> {
     #[serde(borrow)]
     credentials: CredentialsV1<'a>,
-    /// Of the invitation, if there is one: how it was made, and by whom.
+    /// How the invitation was created and by whom, if there is one.
     #[serde(borrow)]
     made: Option<(MadeV1<'a>, Option<[u8; 12]>)>,
 }
@@ -242,7 +242,7 @@ stored! { struct PasswordHashV1 of PasswordHash {
 struct ProviderLinkV2<'a> {
     provider: &'a str,
     subject: &'a str,
-    /// There always is one.
+    /// Always present.
     issuer: Option<&'a str>,
 }
 
@@ -415,7 +415,7 @@ fn load<T, All: FromIterator<T>>(
 }
 
 /// The members of the declared organizations, with their provider links. A record that cannot be read is an error: a
-/// new member in its place would be parted from their tokens and sessions.
+/// new member in its place would not own the old tokens and sessions.
 pub fn load_members(store: &dyn Store, declared: &[NewMember]) -> Result<MembersById, StoreError> {
     let organizations: BTreeSet<_> = declared.iter().map(|member| &member.organization).collect();
     let mut links: HashMap<_, _> = load(store, PROVIDER_LINKS, decode_link)?;

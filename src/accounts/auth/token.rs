@@ -17,7 +17,7 @@ use domain::{Identifier, Role, Timestamp, TokenId, UserId};
 /// More tokens than a fleet needs, few enough to keep in memory and to list.
 pub const TOKENS_MAX: usize = 10_000;
 
-/// Concurrent sign-ins of one member; beyond that the oldest ends.
+/// Concurrent sign-ins of one member; a further one ends the oldest.
 pub const SIGN_INS_MAX: usize = 20;
 
 #[derive(Clone)]
@@ -34,9 +34,9 @@ pub struct Token {
     pub created_at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub(super) bootstrap: bool,
-    /// It ends when its root ends.
+    /// The token ends when its root ends.
     pub root: Root,
-    /// Created by its creator in a browser: it also ends with all their sign-ins.
+    /// Created in a browser: the token also ends when all sign-ins of its creator are ended.
     pub(super) made_in_browser: bool,
     pub(super) usage: Usage,
 }
@@ -168,7 +168,7 @@ impl Usage {
     }
 }
 
-/// Counts as stored: whoever copies a token stores the copy.
+/// A clone counts as stored: code that copies a token also stores the copy.
 impl Clone for Usage {
     fn clone(&self) -> Self {
         Self::since(self.last_used_at())
@@ -254,7 +254,7 @@ pub fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Times
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Made {
     pub root: Root,
-    /// Created in a browser: it also ends with all sign-ins of its creator.
+    /// Created in a browser: the token also ends when all sign-ins of its creator are ended.
     pub in_browser: bool,
 }
 
@@ -274,8 +274,8 @@ impl Made {
 
 /// Exchanges per identity token. A job exchanges it once per program that it runs, and renews it from time to time.
 pub const EXCHANGES_MAX: u32 = 20;
-/// Tokens of jobs that an organization has at a time, and also counted identity tokens: more jobs than run in an hour,
-/// few enough to keep in memory.
+/// The limit per organization for job tokens, and also for counted identity tokens: more jobs than run in an hour, few
+/// enough to keep in memory.
 pub const EXCHANGED_MAX: usize = 20_000;
 
 /// An identity token in an organization.
@@ -293,7 +293,7 @@ pub struct IdentityUse {
     pub count: u32,
     /// SHA-256 of the job's subject, as its CI writes it.
     pub subject: [u8; 32],
-    /// When it ends: then nothing has to be counted any more.
+    /// When the identity token ends, and with it the count.
     pub until: Timestamp,
 }
 

@@ -21,7 +21,7 @@ use store::{Batch, Committer, StoreError};
 const LISTED_MILLIS: i64 = 24 * 60 * 60 * 1_000;
 
 impl Accounts {
-    /// The organization's tokens, oldest first, once the state it shows is durable.
+    /// The organization's tokens, oldest first; waits until the returned state is durable.
     pub async fn tokens(&self, organization: &Identifier) -> TokenList {
         let list = self.changes.read(|()| {
             let names = self.members_of(organization).iter().map(|member| (member.id, member.name.clone())).collect();
@@ -231,7 +231,7 @@ impl Accounts {
         Ok(change)
     }
 
-    /// With the tokens and sign-ins created from them, transitively; each after its root.
+    /// Adds the tokens and sign-ins created from the ended ones, transitively; each comes after its root.
     fn with_made_from(&self, ended: Vec<Arc<Token>>) -> Vec<Arc<Token>> {
         if ended.is_empty() {
             return ended;
@@ -258,7 +258,7 @@ impl Accounts {
         self.change_each(&self.tokens_where(is_over), Change::drop_token).await
     }
 
-    /// Changes something for each of these, a bounded number per batch. Returns how many they are.
+    /// Applies `change_one` to each item, in batches of bounded size. Returns the number of items.
     pub(super) async fn change_each<T>(
         &self,
         all: &[T],

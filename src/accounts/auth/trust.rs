@@ -1,5 +1,5 @@
-//! The entries of organization files that say who somebody is. They are applied at a start, and may be applied again
-//! while the server runs: what came from an entry that is gone ends.
+//! The entries of organization files that identify people and jobs. They are applied at a start, and may be applied
+//! again while the server runs: tokens and invitations from an entry that is gone end.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl Accounts {
         self.hand_in_ending(committer, ended, Some(RevocationReason::RootEnded), change, cause)
     }
 
-    /// What came from an entry that is gone, or that does not grant the role of the member any more.
+    /// Ends the tokens and invitations from entries that are gone, or that no longer grant the role of their member.
     fn end_untrusted(&self, committer: &mut Committer<'_>, cause: Cause<'_>) -> Result<(), StoreError> {
         let trusted = self.trusted.read();
         let members = self.members.read().clone();

@@ -13,7 +13,7 @@ use crate::sso::{
 };
 use domain::Timestamp;
 
-/// CIs' tokens have one to three KiB.
+/// Identity tokens of CIs have one to three KiB.
 pub const IDENTITY_TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// How far the clocks of a CI and of this server may be apart.
 pub const SKEW: Duration = Duration::from_secs(60);

@@ -25,9 +25,9 @@ pub struct TrustedIssuer {
     pub issuer: String,
     /// The audience that its tokens must name.
     pub audience: String,
-    /// Where its keys are; without it, the issuer's description says so.
+    /// The URL of the issuer's keys; without it, the issuer's description contains one.
     pub jwks_url: Option<String>,
-    /// The lifetime of our token in exchange for one of its tokens.
+    /// The lifetime of the token that we issue in exchange for an identity token.
     pub token_seconds: i64,
     /// The first rule that matches applies.
     pub rules: Vec<Rule>,
@@ -35,7 +35,7 @@ pub struct TrustedIssuer {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// All of them must match.
+    /// All claims must match.
     pub claims: Vec<(String, Pattern)>,
     pub role: Role,
     /// The member as whom the jobs act.
@@ -68,7 +68,7 @@ impl Rule {
     }
 }
 
-/// Of a list, one element must match.
+/// For a list, one element must match.
 fn is_it(pattern: &Pattern, value: &Value) -> bool {
     match value {
         Value::Array(values) => values.iter().any(|value| is_scalar(pattern, value)),
@@ -99,7 +99,7 @@ impl Pattern {
         Ok(Self(text.to_owned()))
     }
 
-    /// Whether it matches everything: `*` alone.
+    /// Whether the pattern matches everything: `*` alone.
     pub fn is_of_anything(&self) -> bool {
         self.0.bytes().all(|byte| byte == b'*')
     }

@@ -48,7 +48,7 @@ pub fn find_audit_key(
 ) -> Result<FoundAuditKey, OpenError> {
     let Some(record) = store.get(AUDIT_KEY)? else { return Ok(FoundAuditKey::NotMade) };
     let files = KeyFiles(data_dir);
-    // During a rotation there are two.
+    // During a rotation there are two master keys.
     let masters = match from_environment {
         Some(master) => vec![master],
         None => [files.current()?, files.next()?].into_iter().flatten().collect(),

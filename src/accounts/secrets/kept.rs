@@ -59,7 +59,7 @@ pub fn forget(batch: &mut Batch, organization: &Identifier, name: &str) {
     batch.delete(key(organization, name));
 }
 
-/// The same record under the newest data key; None if it already is.
+/// The record sealed under the newest data key; None if it already is.
 pub(super) fn sealed_anew(
     ring: &Ring,
     organization: &Identifier,

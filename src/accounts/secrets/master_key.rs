@@ -203,7 +203,7 @@ impl KeyFiles<'_> {
         renamed.map_err(io_error("replace", &path))
     }
 
-    /// `has_next`: the key of an interrupted rotation exists, which opens at most a part.
+    /// `has_next`: there is also the key of an interrupted rotation, which opens at most a part of the data.
     pub fn missing(&self, has_next: bool) -> OpenError {
         OpenError::Missing { path: self.path(FILE), known: known_fingerprint(self.0), has_next }
     }

@@ -76,7 +76,7 @@ pub async fn rotate(
     Ok(rotated)
 }
 
-/// The same between two keys of the caller, for a store without a data directory.
+/// Rotates from one given key to another, for a store without a data directory.
 pub async fn rotate_between(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<Rotated, OpenError> {
     check_opens(store, &[new, old])?;
     replace(store, old, new, || Ok(())).await
@@ -133,7 +133,7 @@ async fn replace(
     new: &MasterKey,
     settle: impl FnOnce() -> Result<(), OpenError>,
 ) -> Result<Rotated, OpenError> {
-    // If neither key opens it, the new one must not replace the old one.
+    // If neither key opens the audit key, the new one must not replace the old one.
     check_audit_key_opens(store, &[new, old])?;
     // Finish an earlier rotation first, so that no organization ever has more than two keys.
     let left_undone = seal_anew(store, &[new, old]).await?;

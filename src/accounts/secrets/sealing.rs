@@ -143,14 +143,14 @@ impl Ring {
         Self { floor, keys: self.keys.clone() }
     }
 
-    /// The same with a new key, which seals from now on.
+    /// This ring with a new key, which seals from now on.
     pub fn renewed(&self) -> Self {
         let mut keys = self.keys.clone();
         keys.push(DataKey { id: self.current().id.wrapping_add(1), key: Key::generate() });
         Self { floor: self.floor, keys }
     }
 
-    /// The same with the newest key only.
+    /// This ring with only the newest key.
     pub fn settled(&self) -> Self {
         Self { floor: self.floor, keys: vec![self.current().clone()] }
     }

@@ -14,11 +14,11 @@ use super::jwt::Unverified;
 use ambient::backoff::{Backoff, Retries};
 use outbound::{LazyClient, error_chain, read_body};
 
-/// For the whole answer. A person is waiting for it.
+/// The time limit for the whole answer. A person is waiting for it.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Key sets and tokens of large providers have some ten kilobytes.
 const ANSWER_BYTES_MAX: usize = 512 * 1024;
-/// Of a provider's text in our log.
+/// Characters of a provider's text that are logged.
 pub const SAID_LENGTH_MAX: usize = 200;
 
 #[derive(Default)]
@@ -57,7 +57,7 @@ impl ProviderClient {
 pub enum Failure {
     #[error("the organization has no such provider")]
     UnknownProvider,
-    /// It took too long, was started in another browser, or is already finished.
+    /// The sign-in took too long, was started in another browser, or is already finished.
     #[error("there is no such sign-in under way in this browser")]
     NotUnderWay,
     /// The provider refused, or the person did.
@@ -125,7 +125,7 @@ struct LookupState<T> {
     last: Option<(Instant, Arc<T>)>,
     /// The failure since the last answer, and the time of the next request.
     failed: Option<(Instant, Failure)>,
-    /// With an old copy, and without.
+    /// The retries with an old copy, and those without.
     retries: [Retries; 2],
     /// The last request because of a missing key.
     asked_for_key: Option<Instant>,
@@ -178,7 +178,7 @@ impl<T> Kept<T> {
         Ok(newer.map_or(Err(Unverified::UnknownKey), |newer| check(&newer)))
     }
 
-    /// A copy newer than `known`, which lacked a key. None if the provider was already asked for that just now.
+    /// A copy newer than `known`, which lacked a key. None if the provider was asked for one just now.
     async fn newer_than(
         &self,
         known: &Arc<T>,

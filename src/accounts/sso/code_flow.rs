@@ -133,7 +133,8 @@ pub fn verified(
     Ok((token.subject().to_owned(), token.claims().clone()))
 }
 
-/// Many providers keep ID tokens small and return groups only here. The subject must be the same.
+/// Requests the claims of the user info endpoint: many providers keep ID tokens small and return groups only there. The
+/// subject must be that of the ID token.
 pub async fn user_info(
     metadata: &Metadata,
     access_token: &str,
@@ -156,7 +157,7 @@ pub async fn user_info(
     Ok(claims)
 }
 
-/// For a state, a nonce or a verifier: 256 random bits. PKCE requires at least these 43 characters.
+/// A random state, nonce or verifier: 256 bits, as 43 characters, the minimum that PKCE allows.
 pub fn random_text() -> String {
     BASE64_URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }

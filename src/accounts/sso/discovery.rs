@@ -118,7 +118,7 @@ fn endpoint(text: &str) -> Result<Url, Failure> {
     Url::parse(text).map_err(|_| Failure::invalid("an endpoint that it names is not a URL"))
 }
 
-/// Codes and secrets are sent there.
+/// Requires TLS: codes and secrets are sent to the endpoints.
 fn check_endpoints<'a>(mut endpoints: impl Iterator<Item = &'a Url>) -> Result<(), Failure> {
     match endpoints.find(|endpoint| !is_protected(endpoint)) {
         Some(open) => Err(Failure::Invalid(format!("it names an endpoint without TLS: {open}"))),

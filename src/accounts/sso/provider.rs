@@ -47,12 +47,12 @@ pub struct GroupRole {
 }
 
 impl Provider {
-    /// The highest role that it may give.
+    /// The highest role that the provider may give.
     pub fn role_max(&self) -> Option<Role> {
         self.roles.iter().map(|entry| entry.role).chain(self.default_role).max()
     }
 
-    /// How it assigns roles, for comparison: the roles of the groups, and the default role.
+    /// How the provider assigns roles, for comparison: the roles of the groups, and the default role.
     pub fn assignment(&self) -> Vec<String> {
         let of_groups = self.roles.iter().map(|entry| format!("{} {}", entry.role, entry.group));
         let otherwise = self.default_role.map(|role| role.to_string());
@@ -121,7 +121,7 @@ pub fn check_issuer(text: &str) -> Result<(), Malformed> {
     if is_plain && url.password().is_none() && is_protected(&url) { Ok(()) } else { Err(RULE) }
 }
 
-/// Whether requests to it cannot be read or changed on the way.
+/// Whether requests to this URL cannot be read or changed on the way.
 pub fn is_protected(url: &Url) -> bool {
     let is_loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

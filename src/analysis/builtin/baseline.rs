@@ -10,10 +10,10 @@ use crate::CaseLine;
 /// A line has full weight if it occurs more than `TIMES` as often now, and more than `MORE` times more.
 const TIMES: usize = 3;
 const MORE: usize = 5;
-/// The weight of a line that all successes had, and of one that only resembles one of theirs.
+/// The weight of a line that all successes had, and of one that only resembles such a line.
 const SAME: f64 = 0.3;
 const ALIKE: f64 = 0.75;
-/// The same for a line at the end of the log.
+/// The weight for a line at the end of the log.
 const AT_THE_END: f64 = 0.8;
 
 /// The lines of successes, by their fingerprint and by their template.
@@ -26,9 +26,9 @@ pub(super) struct Baseline {
 
 #[derive(Default)]
 struct Occurrences {
-    /// Occurrences in the success that has the most.
+    /// Occurrences in the success with the most.
     most: usize,
-    /// Occurrences in the success being read.
+    /// Occurrences in the success that is being read.
     here: usize,
     /// The number of successes with the line.
     successes: usize,
@@ -110,7 +110,7 @@ struct Templates {
 }
 
 impl Templates {
-    /// The template of a line, which may be generalized by it; None if there is no room for a new one.
+    /// The template of a line, generalized if it has to be; None if there is no room for a new one.
     fn learn(&mut self, line: &str) -> Option<usize> {
         let words = words(line);
         if let Some(known) = self.closest(&words) {

@@ -12,22 +12,22 @@ use crate::Category;
 
 /// Below this score no cause is named: the hint is most likely wrong.
 const SCORE_MIN: f64 = 30.0;
-/// For lines of another step, whose failures did not end the deployment.
+/// The factor for lines of another step, whose failures did not end the deployment.
 const ELSEWHERE: f64 = 0.3;
-/// For lines of the last success, where these are excluded.
+/// The factor for lines of the last success, where these are excluded.
 const EXCLUDED: f64 = 0.1;
-/// For an error after which a later line reports recovery.
+/// The factor for an error after which a later line reports recovery.
 const RECOVERED: f64 = 0.3;
 const RECOVERED_WITHIN: usize = 40;
-/// For an error after which the step continued with another command.
+/// The factor for an error after which the step continued with another command.
 const SURVIVED: f64 = 0.75;
-/// The last command is searched for in this many last lines.
+/// The last command is searched for in the last lines, up to this many.
 const COMMAND_WITHIN: usize = 300;
-/// For errors logged before the first failed test.
+/// The factor for errors logged before the first failed test.
 const BEFORE_TESTS: f64 = 0.4;
-/// For lines of a response's body, which describe the other server.
+/// The factor for lines of a response's body, which describe the other server.
 const RESPONSE_BODY: f64 = 0.6;
-/// For an exit code that means the same category, or a different one.
+/// The factors for an exit code that means the same category, or a different one.
 const EXIT_AGREES: f64 = 1.12;
 const EXIT_DISAGREES: f64 = 0.9;
 /// Full score up to this many lines from the end; then it decreases gradually by up to a third.
@@ -59,7 +59,7 @@ pub(super) struct Group {
     pub cause: Candidate,
     /// The others, most significant first.
     pub others: Vec<Candidate>,
-    /// From 0 to 1: how close it is to the end.
+    /// From 0 to 1: how close the failure is to the end.
     pub nearness: f64,
     pub score: f64,
     /// Whether no success had such a line.
@@ -178,7 +178,7 @@ fn discount_output_of_tests(candidates: &mut [Candidate]) {
 }
 
 impl Group {
-    /// Its last line.
+    /// The last line of the failure.
     pub fn last(&self) -> usize {
         self.others.iter().map(|other| other.hit.at).chain([self.cause.hit.at]).max().unwrap_or_default()
     }
@@ -204,7 +204,7 @@ fn nearness(distance: usize) -> f64 {
 /// If a failure with at least this share of the best score comes shortly before the best one, it is considered its
 /// trigger.
 const RIVALS_WITHIN: f64 = 0.92;
-/// The maximum distance in lines for that. An error that the program survived for longer is not a trigger.
+/// The maximum distance in lines for such a trigger. An error that the program survived for longer is not a trigger.
 const CASCADE_LINES: usize = 40;
 /// At a larger distance, up to this, only effects that may follow at any time count.
 const SOON_LINES: usize = 120;
@@ -213,7 +213,7 @@ const AFTER_LINES: usize = 60;
 /// An explanation has at least this credibility, and at least this share of the score of the failure it explains.
 const CREDIBLE: f64 = 0.6;
 const SCORE_SHARE: f64 = 0.6;
-/// The same for a failed download over a network: a retry does not make it less credible.
+/// The minimum credibility for a failed download over a network: a retry does not make it less credible.
 const CREDIBLE_RETRY: f64 = 0.33;
 /// The longest chain of explanations.
 const CHAIN_MAX: usize = 6;
@@ -221,7 +221,7 @@ const CHAIN_MAX: usize = 6;
 /// The cause, and the other failures, the most likely first.
 pub(super) struct Choice {
     pub cause: Group,
-    /// Whether another failure that it does not explain is about as likely.
+    /// Whether another failure, not explained by the cause, is about as likely.
     pub is_close: bool,
     pub others: Vec<Group>,
 }

@@ -18,21 +18,21 @@ use domain::StageStatus;
 pub(super) struct Meaning {
     /// The cause, for a failure that no signature describes.
     pub cause: String,
-    /// The advice for it.
+    /// The advice for that cause.
     pub fix: String,
     /// Whether such errors may disappear after a while.
     #[serde(default)]
     pub passing: bool,
-    /// Whether it keeps tests from running, and is not output of code under test.
+    /// Whether the failure keeps tests from running, and is not output of code under test.
     #[serde(default)]
     pub prevents_tests: bool,
     /// Whether a network service could not be reached.
     #[serde(default)]
     pub network: bool,
-    /// Whether it is only visible to programs that wait for something else.
+    /// Whether the failure is only visible to programs that wait for something else.
     #[serde(default)]
     pub symptom: bool,
-    /// Whether it is reported before its reason.
+    /// Whether the failure is reported before its reason.
     #[serde(default)]
     pub report: bool,
 }
@@ -148,7 +148,7 @@ pub(super) fn exit_meaning(view: &CaseView<'_>) -> Option<&'static ExitMeaning> 
 
 /// The exit codes with which shells report a signal.
 const SIGNALLED: std::ops::RangeInclusive<i32> = 129..=159;
-/// curl, the last command of many scripts, is searched for in this many last lines.
+/// A call of curl, the last command of many scripts, is searched for in the last lines, up to this many.
 const CURL_WITHIN: usize = 12;
 
 fn calls_curl(view: &CaseView<'_>) -> bool {

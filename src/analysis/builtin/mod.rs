@@ -1,8 +1,8 @@
 //! The engine that needs only the case: a catalogue of failure signatures, and rules that choose the cause among the
-//! ones found. Pure, offline, deterministic, in time linear in the size of the log.
+//! matches. Pure, offline, deterministic, in time linear in the size of the log.
 //!
 //! From top to bottom: `report` → `causes` → `meaning`, `baseline`, `scan` → `case_view`, `noise`, `translation`,
-//! `signatures` → `text`, `tools`; and separately `learnt`, a guess where no signature matches. Their knowledge of
+//! `signatures` → `text`, `tools`; and separately `learnt`, a guess where no signature matches. The knowledge of
 //! failures is in the files of `catalogue`.
 
 mod baseline;
@@ -42,7 +42,7 @@ impl Builtin {
         self.find_with(case, Parts::ALL)
     }
 
-    /// The same with only some parts of the engine.
+    /// Like [`Builtin::find`], with only some parts of the engine.
     pub fn find_with(&self, case: &Case, parts: Parts) -> Finding {
         let view = CaseView::of(case);
         let (mut scan, mut baseline) = (Scan::new(parts, view.action()), Baseline::default());

@@ -14,15 +14,15 @@ use crate::{
     Finding, SUMMARY_CHARACTERS_MAX, SuggestedFix, clipped,
 };
 
-/// For a cause that follows only from the end of the step.
+/// The confidence in a cause that follows only from the end of the step.
 const CERTAIN: f64 = 0.95;
 const CONFIDENCE_MAX: f64 = 0.97;
 const CONFIDENCE_MIN: f64 = 0.05;
-/// For an unknown cause.
+/// The confidence in an unknown cause.
 const UNKNOWN: f64 = 0.1;
-/// The last error message is searched for in this many last lines.
+/// The last error message is searched for in the last lines, up to this many.
 const ERROR_WITHIN: usize = 60;
-/// For a cause found in another step, or only in the deployment's error.
+/// The maximum confidence in a cause found in another step, or only in the deployment's error.
 const INDIRECT_MAX: f64 = 0.45;
 /// Below this the summary also names the second most likely cause.
 const UNSURE_BELOW: f64 = 0.5;
@@ -31,15 +31,15 @@ const ALTERNATIVE: f64 = 0.5;
 const ALTERNATIVE_EVIDENCE_MAX: usize = 2;
 /// A signature that matches with a lower score (for example in a warning) counts like a generic phrase.
 const WEAK_BELOW: f64 = 50.0;
-/// The minimum probability of a guess, and the share of it that becomes the confidence: the classifier is
+/// The minimum probability of a guess, and the share of the probability that becomes the confidence: the classifier is
 /// overconfident.
 const GUESS_MIN: f64 = 0.25;
 const GUESS: f64 = 0.8;
 const GUESS_MAX: f64 = 0.7;
-/// The number of lines for a guess, taken from this many last ones.
+/// The number of lines for a guess, and the number of last lines that they are taken from.
 const GUESS_LINES: usize = 40;
 const GUESS_WITHIN: usize = 120;
-/// Evidence of a guess: lines whose words alone give its category this probability.
+/// Evidence of a guess: lines whose words alone give the guessed category this probability.
 const TELLING_MIN: f64 = 0.1;
 const TELLING_MAX: usize = 3;
 const GUESS_BYTES_MAX: usize = 8 * 1024;
@@ -172,7 +172,7 @@ fn following<'a>(view: &'a CaseView<'_>, at: usize) -> impl Iterator<Item = usiz
     next.filter(move |other| is_of_step(view, at, *other) && !view.lines[*other].text.trim().is_empty()).take(FOLLOWING)
 }
 
-/// The nearest lines of the same step that seriously contain an error word: they often give more details.
+/// The nearest lines of the same step that report an error: they often give more details.
 fn errors_around<'a>(view: &'a CaseView<'_>, at: usize) -> impl Iterator<Item = usize> + 'a {
     let mut near: Vec<usize> = (at.saturating_sub(AROUND_LINES)..view.lines.len().min(at + AROUND_LINES + 1)).collect();
     near.sort_by_key(|other| other.abs_diff(at));
@@ -324,12 +324,12 @@ fn unknown(view: &CaseView<'_>) -> Finding {
     finding_of(view, Category::Unknown, cause, None, evidence, UNKNOWN, Vec::new())
 }
 
-/// The last line that seriously contains an error word.
+/// The last line that reports an error.
 fn last_error(view: &CaseView<'_>) -> Option<usize> {
     view.focus().rev().take(ERROR_WITHIN).find(|at| has_error_word(&view.lines[*at].text))
 }
 
-/// Whether a line seriously contains an error word.
+/// Whether a line reports an error: contains an error word, and is to be taken literally.
 fn has_error_word(text: &str) -> bool {
     let text = cleaned(text).to_ascii_lowercase();
     let is_word = |word: &str| ["error", "fatal", "failed", "failure", "cannot", "exception", "abort"].contains(&word);

@@ -17,7 +17,7 @@ use crate::CaseLine;
 
 /// The number of matching lines that are kept: half of them the first, half the last. Logs with more are repetitive.
 const HITS_MAX: usize = 4096;
-/// For a signature of one tool in a line of an unknown tool.
+/// The factor for a signature of one tool in a line of an unknown tool.
 const OF_AN_UNKNOWN_TOOL: f64 = 0.88;
 /// The lengths at which a line may be half of a wrapped one.
 const WRAPPED_BYTES_MIN: usize = 72;
@@ -122,7 +122,7 @@ impl Hit {
         }
     }
 
-    /// The indexes of its lines.
+    /// The indexes of the lines of the match.
     pub fn lines(&self) -> impl Iterator<Item = usize> + use<> {
         let last = if matches!(self.within, Within::Joined) { self.at + 1 } else { self.at };
         self.at..=last
@@ -153,7 +153,7 @@ pub(super) struct Scan {
 struct Block {
     /// The tools of the last command.
     called: Tools,
-    /// The tools of the last banner since.
+    /// The tools of the last banner since that command.
     began: Tools,
 }
 
@@ -330,7 +330,7 @@ impl TextMatches {
         let mut best: Option<(&'static Signature, f64, f64)> = None;
         for signature in candidates.into_iter().map(|index| &signatures::all()[index]) {
             let weight = f64::from(signature.weight);
-            // By descending weight, so no later one can be better.
+            // The candidates are in the order of descending weight, so no later one can be better.
             if best.is_some_and(|(_, _, best)| best >= weight) {
                 break;
             }
@@ -344,7 +344,7 @@ impl TextMatches {
     }
 }
 
-/// The factor of a signature of these tools in a line of those; None if it does not apply.
+/// The factor for a signature of the tools `of` in a line of `tools`; None if the signature does not apply.
 fn fitting(of: Tools, tools: Tools) -> Option<f64> {
     match (of.is_empty(), tools.is_empty()) {
         (true, _) => Some(1.0),

@@ -22,18 +22,18 @@ const BEYOND_DOUBT_FROM: u8 = 94;
 pub(super) struct Signature {
     pub category: Category,
     pub weight: u8,
-    /// The tools whose lines it applies to; all if empty.
+    /// The tools to whose lines the signature applies; all if empty.
     #[serde(default)]
     pub of: Tools,
-    /// Whether it reports that something cannot be fetched, rather than that it does not fit.
+    /// Whether the signature reports that something cannot be fetched, rather than that it does not fit.
     #[serde(default)]
     pub fetching: bool,
-    /// Every line that matches the pattern contains one of them.
+    /// Every line that matches the pattern contains one of these texts.
     pub hints: Vec<String>,
     pub pattern: Pattern,
     pub cause: String,
     pub fix: String,
-    /// Matching lines.
+    /// Lines that the signature matches.
     #[cfg(test)]
     pub like: Vec<String>,
     #[cfg(not(test))]
@@ -64,12 +64,12 @@ impl Signature {
         self.weight >= CAUSE_FROM
     }
 
-    /// Whether it is certain enough that no failure shortly before it is preferred as the cause.
+    /// Whether the signature is certain enough that no failure shortly before it is preferred as the cause.
     pub fn is_beyond_doubt(&self) -> bool {
         self.weight >= BEYOND_DOUBT_FROM
     }
 
-    /// Whether it is a generic phrase, which is only a hint.
+    /// Whether the signature is a generic phrase, which is only a hint.
     pub fn is_vague(&self) -> bool {
         self.weight < VAGUE_BELOW
     }
@@ -161,7 +161,7 @@ fn presentable(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// With the file and the line of each.
+    /// All signatures, each with its file and line.
     fn placed() -> impl Iterator<Item = (String, Signature)> {
         SIGNATURES.iter().flat_map(|file| {
             let signatures = file.read::<Table<toml::Spanned<Signature>>>().signature;

@@ -26,7 +26,7 @@ struct Table {
 
 struct Lines {
     prefixes: Pattern,
-    /// Including the quotes and the colon of JSON.
+    /// With the quotes and the colon of JSON.
     fields: Vec<String>,
 }
 

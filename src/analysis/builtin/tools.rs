@@ -67,7 +67,7 @@ impl Tools {
         self.0 & other.0 != 0
     }
 
-    /// The name of the first of them.
+    /// The name of the first tool of the set.
     pub fn first_name(self) -> Option<&'static str> {
         TABLE.tool.get(self.0.trailing_zeros() as usize).map(|tool| tool.name.as_str())
     }
@@ -87,9 +87,9 @@ impl<'de> Deserialize<'de> for Tools {
 pub(super) struct Mark {
     pub text: &'static str,
     pub tool: Tools,
-    /// Whether it counts only at the beginning of a line.
+    /// Whether the text counts only at the beginning of a line.
     pub at_start: bool,
-    /// Whether a block of the tool begins there, or only this line belongs to it.
+    /// Whether the text begins a block of the tool, or only its own line belongs to the tool.
     pub begins: bool,
 }
 

@@ -6,9 +6,9 @@ use std::sync::LazyLock;
 
 use crate::catalogue::TRANSLATIONS;
 
-/// One message in another language: its literal parts, which variable texts separate.
+/// One message in another language: its literal parts, separated by variable texts.
 pub(super) struct ForeignMessage {
-    /// Contained in every line with this message.
+    /// A text that every line with this message contains.
     pub trigger: &'static str,
     parts: Vec<String>,
     /// The numbers of the variable texts between the parts.
@@ -75,7 +75,7 @@ impl ForeignMessage {
     }
 }
 
-/// The line with all messages of these indexes in English.
+/// The line with these messages translated into English.
 pub(super) fn translated(line: &str, messages: &[usize]) -> String {
     let mut line = usual(line);
     // A longer message may contain a shorter one.
@@ -87,7 +87,7 @@ pub(super) fn translated(line: &str, messages: &[usize]) -> String {
     line
 }
 
-/// With plain spaces and apostrophes.
+/// The text with plain spaces and apostrophes.
 fn usual(text: &str) -> String {
     text.replace(['\u{a0}', '\u{202f}'], " ").replace('’', "'")
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use accounts::secrets::SecretValue;
 use outbound::{GuardedClient, NoResponse, Policy, error_chain};
 
-/// For one request and its response.
+/// The time limit for one request and its response.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// A pull request is about 30 KB.
 const RESPONSE_BYTES_MAX: usize = 1024 * 1024;
@@ -23,7 +23,7 @@ const VERSION: &str = "2022-11-28";
 /// A repository on a GitHub server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repository {
-    /// Without a trailing slash.
+    /// The URL of the API, without a trailing slash.
     pub api: String,
     pub owner: String,
     pub name: String,
@@ -79,7 +79,7 @@ pub enum GitHubError {
 pub struct GitHub(GuardedClient);
 
 impl GitHub {
-    /// `policy`: the permitted destinations of its requests.
+    /// `policy`: the permitted destinations of requests.
     pub fn new(policy: Policy) -> Self {
         Self(GuardedClient::new(policy))
     }

@@ -73,7 +73,7 @@ struct Inner {
 pub struct Proposed {
     pub analysis: Analysis,
     pub pull_request: PullRequest,
-    /// False if it existed before.
+    /// False if the pull request existed before.
     pub is_new: bool,
 }
 
@@ -96,7 +96,7 @@ impl Title {
         CharClass::NO_CONTROL,
         "must be 1 to 200 characters, without control characters and not only spaces",
     );
-    /// Replaces the pattern of the general rule, so as to require more than spaces.
+    /// Replaces the general pattern for texts, to require more than spaces.
     pub const PATTERN: &str = r"^[^\u0000-\u001f\u007f-\u009f]*[!-~][^\u0000-\u001f\u007f-\u009f]*$";
 
     pub fn parse(text: &str) -> Result<Self, Malformed> {
@@ -118,8 +118,8 @@ impl Fixes {
     }
 
     /// The pull request of an analysis: the existing one, or a new one. `keep` adds to the batch that records a new
-    /// one; its result is held until that is durable. Call this in a separate task, which continues if the caller goes
-    /// away.
+    /// pull request; its result is held until that batch is durable. Call this in a separate task, which continues if
+    /// the caller goes away.
     pub async fn propose<Held>(
         &self,
         organization: &Identifier,
@@ -236,7 +236,7 @@ impl Fixes {
     }
 }
 
-/// Commits the patch, if there is one and it applies; otherwise the analysis as a document, with the patch as a file.
+/// Commits the patch, if there is one that applies; otherwise the analysis as a document, with the patch as a file.
 async fn commit(
     tree: &WorkTree,
     analysis: &Analysis,

@@ -1,5 +1,5 @@
-//! The repositories of pipelines: a pipeline's remote with its credential, which patches apply to it, and what its URL
-//! implies: the web page of a branch, and the address of a GitHub server's API.
+//! The repositories of pipelines: a pipeline's remote with its credential, the patches that apply to it, and data
+//! derived from its URL: the web page of a branch, and the address of a GitHub server's API.
 
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ impl Repositories {
         Ok(())
     }
 
-    /// The first of these edits that fits the files of the commit, as a patch that applies to it. An edit that fits
-    /// several files is not applied, since it is ambiguous.
+    /// The first of these edits that fits the files of the commit, as a patch for that commit. An edit that fits
+    /// several files is ambiguous, and is not applied.
     pub async fn write(
         &self,
         key: &PipelineKey,

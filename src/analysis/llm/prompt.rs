@@ -131,7 +131,7 @@ pub(super) fn prompt<'a>(case: &'a Case, mask: &Mask, max_log_bytes: usize) -> P
     Prompt { system: instructions(), user: json!(case_for_model).to_string(), sent }
 }
 
-/// Without secrets, escape sequences and anything that looks like a credential.
+/// The text without secrets, escape sequences and anything that looks like a credential.
 fn cleaned(text: &str, mask: &Mask) -> String {
     let mut keys = KeyBlocks::default();
     let masked = mask(text);

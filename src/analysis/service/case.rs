@@ -13,7 +13,7 @@ use store::StoreError;
 
 /// Bytes read from the end of a log, where failures are.
 const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The same for the last success, which is only used for comparison.
+/// Bytes read from the end of the log of the last success, which is only used for comparison.
 const SUCCESS_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// The maximum lines of a log: a log of empty lines has as many lines as bytes.
 const LINES_MAX: usize = 100_000;
@@ -145,7 +145,7 @@ fn differing(now: Option<&Blueprint>, before: Option<&Blueprint>) -> Vec<String>
     differing
 }
 
-/// With the parts that are on this node.
+/// The log, with the parts that are on this node.
 fn log_of(environments: &Environments, organization: &Identifier, id: DeploymentId) -> Result<LogId, StoreError> {
     let parts = environments.log_parts(organization, id)?;
     Ok(LogId::of(organization, id, parts.iter().map(|part| part.number)))
@@ -171,7 +171,7 @@ fn lines(
             step.end(attempts, &mut kept);
         }
     }
-    // An unfinished last line; only that of the last step matters.
+    // Ends unfinished last lines; only that of the last step matters.
     for step in steps.values_mut().filter(|step| !step.partial.is_empty()) {
         step.end(attempts, &mut kept);
     }
@@ -189,7 +189,7 @@ struct Step {
 impl Step {
     fn take(&mut self, bytes: &[u8]) {
         self.partial.extend_from_slice(bytes);
-        // Cut only when much is too long, so that each byte is moved only a few times.
+        // Cut only when the line is far too long, so that each byte is moved only a few times.
         if self.partial.len() > 2 * LINE_BYTES_MAX {
             self.cut();
         }

@@ -32,13 +32,13 @@ use store::{Batch, Ordered, Store, StoreError, for_each};
 
 /// Stored per organization; beyond it the oldest are removed. Few enough to scan within milliseconds.
 pub const KEPT_MAX: usize = 1_000;
-/// Stored per deployment, so that repeated requests for one do not push out the others.
+/// Stored per deployment, so that repeated requests for one deployment do not push out the others.
 pub const KEPT_OF_DEPLOYMENT_MAX: usize = 20;
 /// Concurrent analyses: the builtin engine needs a processor, and a model serves few requests at a time.
 const RUNNING_MAX: usize = 4;
 /// Unfinished analyses, including waiting ones. An organization may have as many as are still free.
 const UNDER_WAY_MAX: usize = 128;
-/// The same per organization, even if it is the only one.
+/// Unfinished analyses per organization, even if it is the only one.
 const UNDER_WAY_OF_ORGANIZATION_MAX: usize = 32;
 
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -57,14 +57,14 @@ pub struct Sources {
     pub masks: Masks,
     pub repositories: Repositories,
     pub clock: Clock,
-    /// The number of organizations that share the places.
+    /// The number of organizations that share the capacity for analyses.
     pub organizations: usize,
 }
 
 /// The configured engines.
 #[derive(Debug, Clone)]
 pub struct Engines {
-    /// Used if a request names none; without a default, deployments are not analysed.
+    /// The engine for requests that name none; without a default, deployments are not analysed.
     pub default: Option<EngineName>,
     pub llm: Option<LlmSettings>,
 }
@@ -82,7 +82,7 @@ struct Inner {
     /// The runtime for analyses, whichever thread requests them.
     runtime: Handle,
     places: Permits,
-    /// Wakes all waiting requests; both these and changes are rare.
+    /// Wakes all waiting requests; both waiting requests and changes are rare.
     changed: watch::Sender<()>,
     closed: watch::Sender<bool>,
 }
@@ -139,7 +139,7 @@ impl Analyses {
             sources,
             engines,
             runtime: Handle::current(),
-            // Waiting ones are limited by `UNDER_WAY_MAX`.
+            // Waiting analyses are limited by `UNDER_WAY_MAX`.
             places: Permits::new("analyses", places, Capacity::turns(usize::MAX).among(1)),
             changed: watch::Sender::new(()),
             closed: watch::Sender::new(false),
@@ -198,7 +198,7 @@ impl Analyses {
         record.map(|record| read(&record)).transpose()
     }
 
-    /// `limit` matching ones, after the `offset` newest. Scans all of the organization.
+    /// At most `limit` matching analyses, after the `offset` newest. Scans all analyses of the organization.
     pub fn list(
         &self,
         organization: &Identifier,
@@ -223,7 +223,7 @@ impl Analyses {
         Ok(page)
     }
 
-    /// Changes whenever any analysis does: subscribe first, then read, then wait.
+    /// Changes whenever any analysis changes: subscribe first, then read, then wait.
     pub fn watch(&self) -> watch::Receiver<()> {
         self.inner.changed.subscribe()
     }
@@ -286,7 +286,7 @@ impl Index {
         }
     }
 
-    /// The analyses to remove for a new one of this deployment; None if there is no room for it.
+    /// The analyses to remove for a new one of this deployment; None if there is no room for a new one.
     fn surplus(
         &self,
         organization: &Identifier,

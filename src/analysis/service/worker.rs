@@ -12,7 +12,7 @@ use domain::{AnalysisCompletedData, EventData, Identifier};
 use events::Cause;
 use store::{Batch, StoreError};
 
-/// The first and the longest pause after an outcome could not be stored.
+/// The first and the longest pause after a failure to store an outcome.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
 
 impl Analyses {
@@ -134,7 +134,7 @@ impl Analyses {
         finding
     }
 
-    /// The change that the log suggests, if the repository has a file that it fits.
+    /// The change that the log suggests, if it fits a file of the repository.
     async fn written_fix(&self, of: &Analysis, case: &Case, finding: &Finding) -> Result<Option<SuggestedFix>, String> {
         let (sources, pipeline) = (&self.inner.sources, &of.environment.pipeline);
         let edits = edits::called_for(case, finding);

@@ -23,9 +23,9 @@ use crate::steady::Moment;
 
 /// A third of the time within which the server expects a poll.
 const POLL_SECONDS: u64 = 20;
-/// Short: the holder's name is only displayed.
+/// The limit for a request for the holder's name. Short, since the name is only displayed.
 const HOLDER_WITHIN: Duration = Duration::from_secs(5);
-/// A user who gives up does not want to wait. If giving back fails, the lease ends the claim.
+/// The limit for giving back a claim: a user who gives up does not want to wait. If it fails, the lease ends the claim.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
 
 /// The claim of one environment, or of any with certain labels.
@@ -35,7 +35,7 @@ pub struct Request {
     pub target: Target,
     pub commit: Option<String>,
     pub context: Option<String>,
-    /// None for the environment's own TTL.
+    /// None uses the environment's own TTL.
     pub ttl_seconds: Option<u64>,
     pub priority: Option<i8>,
     /// How long to wait in the queue. Zero: not at all.
@@ -61,7 +61,7 @@ impl Target {
         }
     }
 
-    /// In words for people.
+    /// The target in words for people.
     pub fn words(&self) -> String {
         match self {
             Target::Environment(name) => harmless(name),
@@ -75,7 +75,7 @@ impl Target {
 }
 
 impl Request {
-    /// The environment, or with `Target::Any` all of the pipeline.
+    /// The path of the environment, or with `Target::Any` of all environments of the pipeline.
     fn path(&self) -> String {
         let of_pipeline = format!("/pipelines/{}/ephemeral-environments", self.pipeline);
         match &self.target {
@@ -120,7 +120,7 @@ struct Claim<'a> {
     api: &'a Api,
     request: &'a Request,
     deadline: Moment,
-    /// The idempotency key of a request that may have been executed.
+    /// The idempotency key of a claim that may have been executed.
     key: Option<String>,
     session: Option<Session>,
 }
@@ -129,7 +129,7 @@ struct Claim<'a> {
 enum Turn {
     /// The session holds the lock.
     Mine,
-    /// The session ended meanwhile, for this reason in words. It must be claimed again.
+    /// The session ended meanwhile, for this reason in words. A new claim is needed.
     Ended(String),
 }
 
@@ -229,7 +229,7 @@ impl Claim<'_> {
         }
     }
 
-    /// The end of a sentence; empty if the holder is unknown.
+    /// The current holder, as the end of a sentence; empty if the holder is unknown.
     async fn holder(&self) -> String {
         let mut path = self.request.path();
         if let Target::Any(labels) = &self.request.target {
@@ -281,8 +281,8 @@ impl Claim<'_> {
     }
 }
 
-/// If so, nothing needs to be given back: had an earlier attempt been executed, the server would have repeated its
-/// answer.
+/// Whether the server has certainly refused the claim, so that nothing needs to be given back: had an earlier attempt
+/// been executed, the server would have repeated its answer.
 fn is_certainly_refused(error: &CallError) -> bool {
     match error {
         CallError::Problem(problem) => {
@@ -308,9 +308,9 @@ fn holder_in(data: &Value, now: Timestamp) -> Option<String> {
 }
 
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
-/// Smooth, at almost no cost.
+/// The pause between two frames of the animation: smooth, at almost no cost.
 const FRAME_TIME: Duration = Duration::from_millis(120);
-/// Logs of CI jobs are kept and read: often enough to show that the job is alive.
+/// The pause between two lines elsewhere: often enough to show that a CI job is alive, without filling its log.
 const LINE_TIME: Duration = Duration::from_secs(30);
 
 /// The display while waiting for a lock: an animated line on a terminal, elsewhere a line every half minute.
@@ -318,7 +318,7 @@ const LINE_TIME: Duration = Duration::from_secs(30);
 struct Progress {
     since: Moment,
     line: StatusLine,
-    /// The environment, and the rest of the sentence, which is empty before anything is waited for.
+    /// The environment; and the rest of the sentence, which is empty before the wait begins.
     target: String,
     words: RefCell<String>,
 }

@@ -3,7 +3,7 @@
 /// The server's limit.
 const CONTEXT_MAX: usize = 1_024;
 
-/// `PR 412 by ana: https://…`, as far as the CI provides it; None outside a CI.
+/// The reason, like `PR 412 by ana: https://…`, as far as the CI provides the parts; None outside a CI.
 pub fn of_ci(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let get = |name: &str| variable(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
     let job = github(&get).or_else(|| gitlab(&get)).or_else(|| jenkins(&get));
@@ -18,7 +18,7 @@ pub fn of_ci(variable: &dyn Fn(&str) -> Option<String>) -> Option<String> {
 
 #[derive(Default)]
 struct Job {
-    /// `PR 412`.
+    /// The change, like `PR 412`.
     change: Option<String>,
     author: Option<String>,
     url: Option<String>,

@@ -1,5 +1,5 @@
-//! A session as the client knows it, the heartbeat that proves that it holds the lock, and whether it still exists
-//! after a failed request.
+//! A session as the client knows it, the heartbeat that proves that the session holds the lock, and whether the session
+//! still exists after a failed request.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::failure::{CallError, Failure};
 use crate::output::text_of;
 use crate::steady::Moment;
 
-/// One claim, from its answer.
+/// One session, created from the answer to a claim.
 #[derive(Debug, Clone)]
 pub struct Session {
     pub pipeline: String,
@@ -31,7 +31,7 @@ pub struct Acquired {
 /// A heartbeat that was answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Beat {
-    /// Before the request: the lease lasts at least its TTL from here.
+    /// The time before the request: the lease lasts at least its TTL from here.
     pub sent: Moment,
     /// The remaining time of the lease by the server's clock, to the second.
     pub left: Option<Duration>,
@@ -49,7 +49,7 @@ impl Session {
         text_of(&self.data, "sessionId")
     }
 
-    /// Empty while it waits for any environment.
+    /// Empty while the session waits for any environment.
     pub fn environment(&self) -> &str {
         text_of(&self.data, "envName")
     }
@@ -58,7 +58,7 @@ impl Session {
         self.data["fencingToken"].as_u64()
     }
 
-    /// The path below the organization. Without an environment, the session is found below the pipeline.
+    /// The path below the organization. Without an environment, the session is addressed through the pipeline.
     pub fn path(&self) -> String {
         let of_pipeline = format!("/pipelines/{}/ephemeral-environments", self.pipeline);
         match self.environment() {
@@ -103,7 +103,7 @@ fn left(answer: &Answer) -> Option<Duration> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It has ended, for this reason in words.
+    /// The session has ended, for this reason in words.
     Lost(String),
     /// Unknown: the server is unreachable, or refuses temporarily.
     Unclear(String),
@@ -126,7 +126,7 @@ pub fn fate(error: CallError) -> Fate {
     }
     match (problem.status, problem.code.as_str()) {
         (409, "stale_fencing_token") => Fate::Lost(format!("the lock is lost: {problem}")),
-        // Deleted, with everything in it.
+        // The resource was deleted, with everything in it.
         (404, "session_not_found" | "environment_not_found" | "pipeline_not_found" | "organization_not_found") => {
             Fate::Lost(format!("the lock is lost: {problem}"))
         }

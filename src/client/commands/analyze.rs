@@ -53,7 +53,8 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
     if args.fix {
         let wish = json!({ "branch": args.branch, "title": args.title, "draft": args.draft });
         ask(api, Method::POST, &format!("{path}/fix-pull-request"), Some(wish)).await?;
-        // A push may continue after the answer. Nothing has failed, but many may wait for one forge.
+        // A push may continue after the answer. This is no failure, but many may wait for one forge, so the pauses
+        // grow.
         let mut attempts = Attempts::new(WAIT_MAX);
         loop {
             analysis = ask(api, Method::GET, &path, None).await?;
@@ -80,7 +81,7 @@ async fn ended(api: &Api, path: &str, began: Moment) -> Result<Value, Failure> {
     }
 }
 
-/// A request with a longer timeout for its answer.
+/// A request that may take longer than usual to answer.
 async fn ask(api: &Api, method: Method, path: &str, body: Option<Value>) -> Result<Value, Failure> {
     let mut call = api.call(method, path);
     call.timeout = ANSWER_WITHIN + Duration::from_secs(WAIT_SECONDS);

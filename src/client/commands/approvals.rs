@@ -15,7 +15,7 @@ use crate::output::{Out, text_of, times};
 
 #[derive(clap::Args)]
 pub struct ListArgs {
-    /// Those with this status: pending, approved, rejected or cancelled; `all` for every one
+    /// Only approvals with this status: pending, approved, rejected or cancelled; `all` for every one
     #[arg(long, value_name = "STATUS", default_value = "pending")]
     status: String,
 }
@@ -95,7 +95,7 @@ pub struct ApproveArgs {
     /// The approval (apr_…); or the deployment (dep_…) or the environment that waits for it
     #[arg(value_name = "APPROVAL")]
     approval: ApprovalName,
-    /// For others who look at the deployment
+    /// A comment, for others who look at the deployment
     #[arg(long, value_name = "TEXT")]
     comment: Option<String>,
 }
@@ -109,7 +109,7 @@ pub struct RejectArgs {
     /// The approval (apr_…); or the deployment (dep_…) or the environment that waits for it
     #[arg(value_name = "APPROVAL")]
     approval: ApprovalName,
-    /// Why, for others who look at the deployment
+    /// The reason, for others who look at the deployment
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

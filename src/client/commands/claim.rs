@@ -15,16 +15,16 @@ use crate::output::text::harmless;
 use crate::output::{Out, note, text_of};
 use crate::signals::Signals;
 
-/// For the answer to an interrupted force-claim, and again for its release.
+/// The limit for the answer to an interrupted force-claim, and again for the release of its lock.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
 
-/// The wishes of every claim, forced or not.
+/// The options of every claim, forced or not.
 #[derive(clap::Args)]
 pub struct Wishes {
-    /// Deploy this commit at once, if the environment deploys on claim
+    /// Deploy this commit immediately, if the environment deploys on claim
     #[arg(long, value_name = "COMMIT")]
     commit: Option<String>,
-    /// Why, for others who find the environment taken
+    /// The reason, for others who find the environment taken
     #[arg(long, value_name = "TEXT")]
     context: Option<String>,
     /// The session expires this long after its last activity [default: the environment's]
@@ -46,10 +46,10 @@ pub struct ClaimArgs {
     label: Vec<(String, String)>,
     #[command(flatten)]
     wishes: Wishes,
-    /// Higher ones go first, from -100 to 100; above 0 needs a maintainer
+    /// Higher priorities go first, from -100 to 100; above 0 needs a maintainer
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
     priority: i8,
-    /// How long to wait in the queue if it is taken
+    /// How long to wait in the queue if the environment is taken
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = seconds)]
     wait: u64,
 }

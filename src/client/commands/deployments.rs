@@ -39,7 +39,7 @@ impl FromStr for DeploymentName {
 }
 
 impl DeploymentName {
-    /// The given one, or else that of the environment in which a command runs.
+    /// The given deployment, or else that of the environment in which a command runs.
     pub fn given(name: Option<Self>) -> Result<Self, Failure> {
         if let Some(name) = name {
             return Ok(name);
@@ -50,7 +50,7 @@ impl DeploymentName {
         environment.parse().map_err(|rule| Failure::Usage(format!("LOCKKEEPER_ENVIRONMENT {rule}")))
     }
 
-    /// Its id. For an environment, that of the running deployment, or else of the last one.
+    /// The deployment's id. For an environment, the id of the running deployment, or else of the last one.
     pub async fn id(&self, api: &Api) -> Result<String, Failure> {
         let environment = match self {
             Self::Id(id) => return Ok(id.clone()),

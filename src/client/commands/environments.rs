@@ -1,5 +1,5 @@
-//! `lockkeeper envs`, `env`, `queue` and `history`: the environments of a pipeline, and one of them with those who wait for
-//! it and those who had it.
+//! `lockkeeper envs`, `env`, `queue` and `history`: the environments of a pipeline; one environment with its waiting
+//! and its past sessions.
 
 use std::time::Duration;
 
@@ -110,7 +110,7 @@ fn lines(environment: &Value, out: &Out) -> Vec<String> {
     ])
 }
 
-/// Who waits for an environment, in order.
+/// Lists the waiting sessions of an environment, in order.
 pub async fn queue(args: EnvironmentArgs, api: &Api, out: &Out) -> Result<(), Failure> {
     let path = format!("{}/queue?limit=100", api.environment_path(&args.given()?).await?);
     let now = Timestamp::now();

@@ -15,28 +15,28 @@ use crate::output::{Out, items_of, note, reader_gone, text_of, times};
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// Go on with new events as they happen, until Ctrl-C
+    /// Continue with new events as they happen, until Ctrl-C
     #[arg(short, long)]
     follow: bool,
     /// Only these types, like session.claimed, or groups, like deployment.*; with commas or repeated
     #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
     types: Vec<String>,
-    /// Only of this environment
+    /// Only events of this environment
     #[arg(long, value_name = "ENV")]
     env: Option<EnvironmentName>,
-    /// Only about this session
+    /// Only events about this session
     #[arg(long, value_name = "SESSION")]
     session: Option<String>,
-    /// Only about this deployment
+    /// Only events about this deployment
     #[arg(long, value_name = "DEPLOYMENT")]
     deployment: Option<String>,
-    /// Only by this member (usr_…), or by the `system`
+    /// Only events by this member (usr_…), or by the `system`
     #[arg(long, value_name = "USER")]
     actor: Option<String>,
-    /// Not before this: a time like 2026-11-15T10:03:00Z, or how long ago, like 15m, 2h or 3d
+    /// Only events since this time, like 2026-11-15T10:03:00Z, or this long ago, like 15m, 2h or 3d
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<Timestamp>,
-    /// Before this, in the same forms
+    /// Only events before this time, in the same forms
     #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "follow")]
     until: Option<Timestamp>,
     /// How many at most, the newest ones; with --follow, how many that have already happened [default: 50, or all since
@@ -45,7 +45,7 @@ pub struct Args {
     limit: Option<u16>,
 }
 
-/// As many as fit on a screen or two.
+/// As many events as fit on a screen or two.
 const LIMIT: usize = 50;
 
 impl Args {

@@ -77,7 +77,7 @@ pub async fn login(arguments: Login) -> Result<(), Failure> {
     let out = options.out();
     out.record(&caller, |caller| caller_lines(caller, api.url()))?;
     note(&format!("logged in: profile {name} in {}", path.display()));
-    // They would override the profile, which would be hard to notice.
+    // These variables would override the profile, which would be hard to notice.
     for name in ["LOCKKEEPER_TOKEN", "LOCKKEEPER_TOKEN_FILE"] {
         if variable(name).is_some() {
             note(&format!("{name} is set and wins over the profile; unset it to use the profile"));

@@ -38,7 +38,7 @@ pub enum Command {
     /// Show one environment: holder, queue, deployments, configuration
     #[command(after_help = client_help!("Examples:\n  lockkeeper env review-1\n  lockkeeper env web/review-1 --json"))]
     Env(Connected<sessions::EnvironmentArgs>),
-    /// Take the lock of an environment, at once or in its turn
+    /// Take the lock of an environment, now or after waiting in its queue
     #[command(after_help = client_help!(
         "The session stays when this command has ended: extend it in time, and release it. `lockkeeper run` does both.\n\n\
          Examples:\n  lockkeeper claim review-1 --ttl 900 --context 'PR 412'\n  lockkeeper claim --label size=large --wait 600\n  \
@@ -75,10 +75,10 @@ pub enum Command {
          Examples:\n  lockkeeper status\n  lockkeeper status --all\n  lockkeeper status review-1 && echo 'still mine'"
     ))]
     Status(Connected<sessions::StatusArgs>),
-    /// Show who waits for an environment
+    /// Show the sessions that wait for an environment
     #[command(after_help = client_help!("Examples:\n  lockkeeper queue review-1"))]
     Queue(Connected<sessions::EnvironmentArgs>),
-    /// Show who had an environment before
+    /// Show the past sessions of an environment
     #[command(after_help = client_help!("Examples:\n  lockkeeper history review-1\n  lockkeeper history review-1 --limit 100 --page 2 --json"))]
     History(Connected<environments::HistoryArgs>),
     /// List, create and revoke API tokens
@@ -102,7 +102,7 @@ pub enum Command {
          lockkeeper logs dep_01a1dcfadc8773e9b7e27794 --stage build --times"
     ))]
     Logs(Connected<deployments::LogsArgs>),
-    /// Tell why a deployment failed; with --fix, propose a fix as a pull request
+    /// Show why a deployment failed; with --fix, propose a fix as a pull request
     #[command(after_help = client_help!(
         "Examples:\n  lockkeeper analyze review-1\n  lockkeeper analyze dep_01a1dcfadc8773e9b7e27794 --fix --draft\n  \
          lockkeeper analyze review-1 --json | jq -r .suggestedFix.patch | git apply"
@@ -126,13 +126,13 @@ pub enum Command {
         "Examples:\n  lockkeeper approvals\n  lockkeeper approvals --status all --pipeline shop"
     ))]
     Approvals(Connected<approvals::ListArgs>),
-    /// Approve a stage that waits, so that its deployment goes on
+    /// Approve a waiting stage, so that its deployment continues
     #[command(after_help = client_help!(
         "Examples:\n  lockkeeper approve apr_01a1dcfadc8773e9b7e27794 --comment 'looks good'\n  \
          lockkeeper approve shop/staging-1"
     ))]
     Approve(Connected<approvals::ApproveArgs>),
-    /// Reject a stage that waits, so that its deployment fails
+    /// Reject a waiting stage, so that its deployment fails
     #[command(after_help = client_help!(
         "Examples:\n  lockkeeper reject shop/staging-1 --reason 'not before the weekend'"
     ))]
@@ -169,7 +169,7 @@ pub enum Command {
          lockkeeper run web/review-1 --deploy \"$GIT_COMMIT\" -- sh -c 'curl \"https://$LOCKKEEPER_ENVIRONMENT.example\"'"
     ))]
     Run(Connected<RunArgs>),
-    /// Tell whose token this is: organization, user, role
+    /// Show the owner of the token: organization, user, role
     #[command(after_help = client_help!("Examples:\n  lockkeeper whoami\n  lockkeeper whoami --json | jq -r .role"))]
     Whoami(Connected<NoArgs>),
     /// Print the script that completes commands and options in a shell
@@ -179,7 +179,7 @@ pub enum Command {
          lockkeeper completions fish > ~/.config/fish/completions/lockkeeper.fish"
     ))]
     Completions {
-        /// For which shell
+        /// The shell
         #[arg(value_enum)]
         shell: Shell,
     },
@@ -230,7 +230,7 @@ fn done((): ()) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-// Both are generated from the description of the commands, so that they cannot differ from it.
+// Completions and manual pages are generated from the description of the commands, so that they cannot differ from it.
 
 fn completions(shell: Shell, mut program: clap::Command) -> Result<(), Failure> {
     let mut script = Vec::new();

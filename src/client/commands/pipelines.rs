@@ -41,7 +41,7 @@ pub struct StopArgs {
     /// The pipeline, instead of --pipeline
     #[arg(value_name = "PIPELINE", value_parser = identifier)]
     name: Option<String>,
-    /// Why, for everybody who looks at it
+    /// The reason, for everybody who looks at the pipeline
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }

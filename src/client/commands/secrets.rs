@@ -66,7 +66,7 @@ pub async fn run(command: Command) -> Result<ExitCode, Failure> {
 struct Scope(Option<String>);
 
 impl Scope {
-    /// From the flag only: a forgotten variable or profile must not decide which secret is replaced.
+    /// Uses only the flag: a forgotten variable or profile must not decide which secret is replaced.
     fn of(options: &Options) -> Result<Self, Failure> {
         let checked = |name: &String| identifier(name).map_err(|rule| Failure::Usage(format!("--pipeline {rule}")));
         Ok(Self(options.pipeline.as_ref().map(checked).transpose()?))
@@ -103,13 +103,13 @@ fn row(secret: &Value) -> Vec<Cell> {
 
 #[derive(clap::Args)]
 pub struct SetArgs {
-    /// The variable in which steps find it
+    /// The name of the variable that contains the secret in steps
     #[arg(value_name = "NAME", value_parser = variable_name)]
     name: String,
-    /// Read the value from this file, as it is, instead of stdin; `-` is stdin, as it is
+    /// Read the value from this file unchanged, instead of from stdin; `-` is stdin, unchanged
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// For people
+    /// A description for people
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
 }
@@ -123,7 +123,8 @@ async fn set(args: SetArgs, scope: &Scope, api: &Api, out: &Out) -> Result<(), F
     let mut new = change.clone();
     new["name"] = json!(args.name);
     new["pipelineId"] = json!(scope.0);
-    // Secrets are changed more often than created; another caller may create or delete it in between.
+    // Update first: secrets are changed more often than created. Another caller may create or delete the secret in
+    // between.
     let path = path_of(&args.name, scope);
     let secret = match api.put(&path, &change).await {
         Err(Failure::NotFound(_)) => match create(api, &new).await? {
@@ -138,7 +139,7 @@ async fn set(args: SetArgs, scope: &Scope, api: &Api, out: &Out) -> Result<(), F
     })
 }
 
-/// `None` if it exists by now.
+/// `None` if the secret exists by now.
 async fn create(api: &Api, new: &Value) -> Result<Option<Value>, Failure> {
     let mut call = api.call(reqwest::Method::POST, "/secrets");
     call.key = Some(new_key());
@@ -169,7 +170,7 @@ fn path_of(name: &str, scope: &Scope) -> String {
     format!("/secrets/{name}{}", scope.query())
 }
 
-/// Safe to use in a path; the server checks the complete rule.
+/// Accepts names that are safe in a path; the server checks the complete rule.
 fn variable_name(text: &str) -> Result<String, String> {
     let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let begins = text.as_bytes().first().is_some_and(|byte| !byte.is_ascii_digit());
@@ -188,7 +189,7 @@ fn value_of_file(file: &Path) -> Result<Zeroizing<String>, Failure> {
     read(opened, &shown)
 }
 
-/// Without the final line break, which `echo` writes unintentionally.
+/// Reads the value without the final line break, which `echo` writes unintentionally.
 fn value_of_stdin(name: &str) -> Result<Zeroizing<String>, Failure> {
     if std::io::stdin().is_terminal() {
         let typed = read_hidden(&format!("Value of {name}"))?;
@@ -205,7 +206,7 @@ fn value_of_stdin(name: &str) -> Result<Zeroizing<String>, Failure> {
 }
 
 fn read(source: impl Read, from: &str) -> Result<Zeroizing<String>, Failure> {
-    // With its full capacity from the start: growing the buffer would leave copies behind.
+    // With full capacity from the start: growing the buffer would leave copies behind.
     let mut bytes = Zeroizing::new(Vec::with_capacity(VALUE_BYTES_MAX as usize + 1));
     let read = source.take(VALUE_BYTES_MAX + 1).read_to_end(&mut bytes);
     read.map_err(|error| Failure::Usage(format!("cannot read {from}: {error}")))?;

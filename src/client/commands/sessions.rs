@@ -16,7 +16,7 @@ use crate::output::{Out, fields, items_of, note, text_of, times};
 /// How many deployments of a session are shown, the newest last.
 const DEPLOYMENTS_SHOWN: usize = 5;
 
-/// Which environment, of the commands that show one.
+/// The environment of commands that show one.
 #[derive(clap::Args)]
 pub struct EnvironmentArgs {
     /// The environment, as ENV or PIPELINE/ENV; also LOCKKEEPER_ENVIRONMENT
@@ -37,7 +37,7 @@ impl EnvironmentArgs {
     }
 }
 
-/// Which session, of the commands that act in one.
+/// The session of commands that act in one.
 #[derive(clap::Args)]
 pub struct Target {
     #[command(flatten)]

@@ -21,29 +21,29 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// List the tokens: your own, or for admins those of all (the default)
+    /// List the tokens: your own, or for admins those of all members (the default)
     List {
-        /// Only your own
+        /// Only your own tokens
         #[arg(long)]
         mine: bool,
     },
     /// Create a token and print it, once
     Create {
-        /// For its purpose
+        /// The name of the token: its purpose
         name: String,
-        /// The member whose permissions it has; others than you need an admin
+        /// The member whose permissions the token has; only admins can name another member
         #[arg(long, value_name = "MEMBER")]
         user: Option<String>,
-        /// It expires after this many days
+        /// Expire the token after this many days
         #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
         days: Option<u16>,
-        /// It expires at this time, like 2027-01-31T00:00:00Z
+        /// Expire the token at this time, like 2027-01-31T00:00:00Z
         #[arg(long, value_name = "TIME", conflicts_with = "days")]
         expires: Option<Timestamp>,
     },
-    /// Revoke tokens at once
+    /// Revoke tokens immediately
     Revoke {
-        /// As in the list, like tok_…
+        /// The tokens' ids, as in the list, like tok_…
         #[arg(value_name = "TOKEN", required = true, value_parser = identifier)]
         tokens: Vec<String>,
     },

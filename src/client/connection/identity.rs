@@ -1,5 +1,5 @@
 //! The identity token of this job: given in a variable or a file, or requested from its CI. A job on GitHub Actions
-//! with the permission `id-token: write` gets a new one for each request.
+//! with the permission `id-token: write` can request a new one at any time.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,18 +16,18 @@ pub enum IdentitySource {
     Given(Secret),
     /// `LOCKKEEPER_IDENTITY_TOKEN_FILE`, read each time, since its writer renews it.
     File(PathBuf),
-    /// `ACTIONS_ID_TOKEN_REQUEST_URL`, and the token with which it is asked for the identity token.
+    /// `ACTIONS_ID_TOKEN_REQUEST_URL`, and the token that authenticates requests for identity tokens.
     GitHub { url: String, token: Secret, audience: String },
 }
 
 impl IdentitySource {
-    /// Chosen by the user, in a variable or a file.
+    /// The source that the user has chosen, in a variable or a file.
     pub fn chosen(variable: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let given = variable("LOCKKEEPER_IDENTITY_TOKEN").map(|token| Self::Given(Secret::new(token.trim())));
         given.or_else(|| variable("LOCKKEEPER_IDENTITY_TOKEN_FILE").map(|file| Self::File(PathBuf::from(file))))
     }
 
-    /// Offered by the CI to every job. `server` is the server's address, the audience by default.
+    /// The source that the CI offers to every job. `server` is the server's address, the audience by default.
     pub fn of_ci(variable: &dyn Fn(&str) -> Option<String>, server: &str) -> Option<Self> {
         let url = variable("ACTIONS_ID_TOKEN_REQUEST_URL")?;
         let token = Secret::new(&variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN")?);
@@ -50,7 +50,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// With a separate client: a given certificate authority is for the server, not for GitHub.
 async fn of_github(url: Url, token: &Secret) -> Result<Secret, Failure> {
     let unreachable = |why: &str| Failure::Unreachable(format!("GitHub gives no identity token: {why}"));
-    // Fails only if one is installed already, which is fine.
+    // Fails only if a provider is installed already, which is fine.
     rustls::crypto::ring::default_provider().install_default().ok();
     let client = Client::builder().redirect(redirect::Policy::none()).timeout(ANSWER_WITHIN).build();
     let client = client.map_err(|_| unreachable("no connection can be prepared"))?;
@@ -66,7 +66,7 @@ async fn of_github(url: Url, token: &Secret) -> Result<Secret, Failure> {
     body["value"].as_str().map(Secret::new).ok_or_else(|| unreachable("the answer has no token"))
 }
 
-/// The address already has a query.
+/// Adds the audience to the address, which already has a query.
 fn with_audience(url: &str, audience: &str) -> Result<Url, Failure> {
     let url = Url::parse(url);
     let mut url = url.map_err(|_| Failure::Usage("ACTIONS_ID_TOKEN_REQUEST_URL is not an address".to_owned()))?;

@@ -9,7 +9,7 @@ use reqwest::{Certificate, Client, Method, RequestBuilder, Response, Url, redire
 use super::options::Settings;
 use crate::failure::{CallError, Failure, Problem};
 
-/// A server that has not accepted by then is overloaded or down.
+/// A server that has not accepted the connection by then is overloaded or down.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// A connection that has been idle for longer is not reused: proxies close them silently after about a minute.
 const IDLE_MAX: Duration = Duration::from_secs(20);
@@ -37,7 +37,7 @@ impl RawAnswer {
     }
 
     pub fn problem(&self) -> Problem {
-        // In seconds; the server never sends a date.
+        // The header is in seconds; the server never sends a date.
         let seconds = self.header("retry-after").and_then(|seconds| seconds.parse().ok());
         let content_type = self.header("content-type").unwrap_or_default();
         Problem::read(self.status, content_type, seconds.map(Duration::from_secs), &self.body)
@@ -54,7 +54,7 @@ impl Link {
         if !url.username().is_empty() || url.password().is_some() {
             return Err(Failure::Usage("the address must not contain a user or a password".to_owned()));
         }
-        // Fails only if one is installed already, which is fine.
+        // Fails only if a provider is installed already, which is fine.
         rustls::crypto::ring::default_provider().install_default().ok();
         let mut builder = Client::builder()
             .user_agent(concat!("lockkeeper/", env!("CARGO_PKG_VERSION")))
@@ -84,7 +84,7 @@ impl Link {
         self.http.request(method, format!("{}{path}", self.base))
     }
 
-    /// Sends it and reads the whole answer.
+    /// Sends the request and reads the whole answer.
     pub async fn send(&self, request: RequestBuilder) -> Result<RawAnswer, CallError> {
         let mut response = self.open(request).await?;
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
@@ -98,7 +98,7 @@ impl Link {
         Ok(RawAnswer { status, headers, body })
     }
 
-    /// Sends it; the caller reads the body in pieces.
+    /// Sends the request; the caller reads the body in pieces.
     pub async fn open(&self, request: RequestBuilder) -> Result<Response, CallError> {
         request.send().await.map_err(|error| self.no_answer(&error))
     }

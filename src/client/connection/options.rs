@@ -12,7 +12,7 @@ use crate::output::{Colour, Out};
 
 /// The default address of a server on this machine.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
-/// For errors. The token is its first line.
+/// The name of the file in error messages. The token is its first line.
 pub const TOKEN_FILE: &str = "token file";
 /// Longer than a restart of the server takes.
 const RETRY_SECONDS: &str = "30";
@@ -30,7 +30,7 @@ pub struct Options {
     /// The pipeline; also LOCKKEEPER_PIPELINE [default: the only one there is]
     #[arg(long, value_name = "PIPELINE", global = true)]
     pub pipeline: Option<String>,
-    /// A profile that `lockkeeper login` made; also LOCKKEEPER_PROFILE
+    /// A profile created by `lockkeeper login`; also LOCKKEEPER_PROFILE
     #[arg(long, value_name = "NAME", global = true)]
     pub profile: Option<String>,
     /// A file with the token, instead of LOCKKEEPER_TOKEN; also LOCKKEEPER_TOKEN_FILE
@@ -39,7 +39,7 @@ pub struct Options {
     /// Trust the certificates in this PEM file, and no others; also LOCKKEEPER_CA_FILE
     #[arg(long, value_name = "FILE", global = true)]
     pub ca_file: Option<PathBuf>,
-    /// How long to try again if the server cannot be reached or refuses for now
+    /// How long to retry if the server cannot be reached or refuses temporarily
     #[arg(long, value_name = "DURATION", global = true, default_value = RETRY_SECONDS, value_parser = seconds)]
     pub retry: u64,
     /// Print JSON, the `data` of the server's answer, instead of tables
@@ -101,7 +101,7 @@ impl Options {
         })
     }
 
-    /// Never a flag: other processes see the arguments of this one.
+    /// Never from a flag: other processes see the arguments of this one.
     fn given_token(&self, variable: &dyn Fn(&str) -> Option<String>) -> Result<Option<Secret>, Failure> {
         if let Some(file) = &self.token_file {
             return read_line(file, TOKEN_FILE).map(Some);
@@ -113,7 +113,7 @@ impl Options {
     }
 }
 
-/// A variable that is set and not empty: CIs set some of theirs to an empty value.
+/// A variable that is set and not empty: CIs set some variables to an empty value.
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -147,7 +147,7 @@ fn chosen_profile<'a>(
     Ok(Some(profile))
 }
 
-/// Without the slash at its end.
+/// The URL without a trailing slash.
 pub fn trimmed(url: &str) -> String {
     url.trim().trim_end_matches('/').to_owned()
 }

@@ -50,7 +50,7 @@ pub fn path() -> Option<PathBuf> {
 }
 
 impl Profiles {
-    /// Empty if there is no file.
+    /// No profiles if there is no file.
     pub fn load(path: &Path) -> Result<Self, Failure> {
         let unreadable = |error: &dyn std::fmt::Display| Failure::Usage(format!("{}: {error}", path.display()));
         let file = match File::open(path) {
@@ -69,8 +69,7 @@ impl Profiles {
         })
     }
 
-    /// Written to a temporary file and renamed: nobody reads an incomplete file, and an interruption leaves the old
-    /// one.
+    /// Writes a temporary file and renames it: nobody reads an incomplete file, and an interruption leaves the old one.
     pub fn save(&self, path: &Path) -> Result<(), Failure> {
         self.try_save(path).map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
     }
@@ -80,7 +79,7 @@ impl Profiles {
         DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         let text = toml::to_string(self).map_err(io::Error::other)?;
         let beside = folder.join(format!(".profiles.{}", std::process::id()));
-        // Left by a killed process with the same id.
+        // A killed process with the same id may have left one.
         fs::remove_file(&beside).ok();
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&beside)?;
         let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());

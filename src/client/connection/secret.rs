@@ -43,7 +43,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The first line of a file. `what` names the file in errors.
+/// Reads the first line of a file. `what` names the file in errors.
 pub fn read_line(file: &Path, what: &str) -> Result<Secret, Failure> {
     let unreadable = |error: &dyn fmt::Display| Failure::Usage(format!("{what} {}: {error}", file.display()));
     let mut text = Zeroizing::new(String::new());
@@ -53,7 +53,7 @@ pub fn read_line(file: &Path, what: &str) -> Result<Secret, Failure> {
     if token.reveal().is_empty() { Err(unreadable(&"it is empty")) } else { Ok(token) }
 }
 
-/// Reads a typed line without showing it. Not from stdin, which may be a file, but from the terminal itself.
+/// Reads a line from the terminal without showing it; not from stdin, which may be a file.
 pub fn read_hidden(prompt: &str) -> Result<Secret, Failure> {
     let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty");
     let Ok(mut terminal) = terminal else {
@@ -61,7 +61,7 @@ pub fn read_hidden(prompt: &str) -> Result<Secret, Failure> {
     };
     let failed = |error: &dyn fmt::Display| Failure::Failed(format!("cannot ask on the terminal: {error}"));
     let silenced = Silenced::new(&terminal).map_err(|error| failed(&error))?;
-    // After the echo is off: a user who types immediately must not be shown either.
+    // After the echo is off: the input of a user who types immediately must not be shown either.
     let asked = write!(&terminal, "{prompt}: ").map_err(|error| failed(&error));
     let typed = asked.and_then(|()| read_typed(&terminal));
     drop(silenced);
@@ -118,7 +118,7 @@ fn read_typed(mut terminal: &File) -> Result<Secret, Failure> {
     }
 }
 
-/// A whole character, which may have several bytes.
+/// Removes a whole character, which may have several bytes.
 fn erase_last(line: &mut Vec<u8>) {
     while let Some(byte) = line.pop() {
         if byte & 0b1100_0000 != 0b1000_0000 {

@@ -15,12 +15,12 @@ use crate::failure::{CallError, Failure};
 use crate::retry::{self, Retrying};
 use crate::steady::Moment;
 
-/// Asked before every request, since a token may have to be renewed.
+/// The source of the token for each request; asked every time, since the token may have to be renewed.
 #[derive(Debug)]
 pub enum TokenSource {
-    /// From a variable, a file or a profile.
+    /// A token from a variable, a file or a profile.
     Fixed(Secret),
-    /// In exchange for the identity token of this job.
+    /// A token in exchange for the identity token of this job.
     Exchanged(Box<Exchange>),
 }
 
@@ -56,7 +56,7 @@ pub struct Exchange {
     link: Link,
     /// How long a renewal is attempted without a working token.
     patience: Duration,
-    /// Locked during a renewal, so that one exchange is enough for all.
+    /// Locked during a renewal, so that concurrent requests share one exchange.
     current: Mutex<Option<Current>>,
 }
 
@@ -70,7 +70,7 @@ struct Current {
 #[derive(Debug, PartialEq, Eq)]
 enum State {
     Fresh,
-    /// It still works, but should be renewed.
+    /// The token still works, but should be renewed.
     Aging,
     Expired,
 }
@@ -101,7 +101,7 @@ impl Exchange {
                 State::Aging => {
                     match self.attempt().await {
                         Ok(renewed) => *known = renewed,
-                        // The old one still works.
+                        // The old token still works.
                         Err(_) => known.renew_at = now.plus(TRIED_AGAIN_AFTER),
                     }
                     return Ok(known.token.clone());
@@ -142,7 +142,7 @@ impl Exchange {
             Failure::Unreachable(words) => CallError::NoConnection(words),
             failure => CallError::Failure(failure),
         })?;
-        // Before the request: the token may be that old when the answer arrives.
+        // The time before the request: the token may be that old when the answer arrives.
         let asked_at = Moment::now();
         let form = [("grant_type", GRANT_TYPE), ("subject_token_type", ID_TOKEN), ("subject_token", identity.reveal())];
         let path = format!("/api/v1/organizations/{}/tokens/exchange", self.organization);
@@ -160,7 +160,7 @@ impl Exchange {
     }
 }
 
-/// Renewed after three quarters of its lifetime, which leaves time to try again.
+/// Sets the renewal after three quarters of the lifetime, which leaves time to retry.
 fn granted(body: &[u8], asked_at: Moment) -> Option<Current> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let token = Secret::new(answer["access_token"].as_str()?);

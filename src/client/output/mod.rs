@@ -76,12 +76,12 @@ impl Out {
         self.lines(&table::render(rows, width, self.colour))
     }
 
-    /// Indented, for people who read it too.
+    /// Writes indented JSON, which people can read too.
     pub fn json(&self, value: &Value) -> Result<(), Failure> {
         self.write(&format!("{value:#}\n"))
     }
 
-    /// One value per line, for streams.
+    /// Writes one value per line, for streams.
     pub fn json_line(&self, value: &Value) -> Result<(), Failure> {
         self.write(&format!("{value}\n"))
     }
@@ -94,7 +94,7 @@ impl Out {
         self.write(&lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>())
     }
 
-    /// In one write, so that lines of several processes do not mix.
+    /// Writes the text in one call, so that lines of several processes do not mix.
     pub fn write(&self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
@@ -124,7 +124,8 @@ impl StatusLine {
     }
 
     pub fn draw(&self, text: &str) {
-        // In one write: wiping and drawing separately would flicker. Without the last column, where some terminals wrap.
+        // In one write: wiping and drawing separately would flicker. The last column stays empty, since some terminals
+        // wrap there.
         let line = format!("\r{}\u{1b}[K", table::cut(text, width_of(io::stderr()).saturating_sub(1)));
         io::stderr().write_all(line.as_bytes()).ok();
         self.drawn.set(true);
@@ -153,7 +154,7 @@ pub fn note(words: &str) {
     writeln!(io::stderr(), "{words}").ok();
 }
 
-/// Whether output to `terminal` or not is coloured. <https://no-color.org>: any non-empty value counts.
+/// Whether output is coloured; `terminal`: it goes to a terminal. <https://no-color.org>: any non-empty value counts.
 pub fn is_coloured(colour: Colour, terminal: bool) -> bool {
     let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");

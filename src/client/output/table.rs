@@ -24,7 +24,7 @@ enum Narrow {
     /// Names and ids, which people copy.
     Whole,
     Cut,
-    /// Left out if cutting is not enough, the rightmost first.
+    /// Left out if cutting is not enough, the rightmost column first.
     LeftOut,
 }
 
@@ -51,7 +51,7 @@ impl Cell {
     }
 }
 
-/// Lines without line breaks. `width` is that of the terminal, if there is one.
+/// Renders the rows as lines. `width` is that of the terminal, if there is one.
 pub fn render(mut rows: Vec<Vec<Cell>>, width: Option<usize>, colour: bool) -> Vec<String> {
     let Some(first) = rows.first() else { return Vec::new() };
     let title = |cell: &Cell| Cell { text: cell.title.to_owned(), style: Style::Dim, ..cell.clone() };
@@ -107,7 +107,7 @@ fn line(row: &[Cell], widths: &[Option<usize>], colour: bool) -> String {
     line
 }
 
-/// At most this wide, with a mark where text is missing.
+/// The text, at most this wide, with a mark where text is missing.
 pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();

@@ -8,7 +8,7 @@ pub fn text_of<'a>(data: &'a Value, field: &str) -> &'a str {
     data.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The same for a terminal.
+/// Like [`text_of`], made harmless for a terminal.
 pub fn shown_of(data: &Value, field: &str) -> String {
     harmless(text_of(data, field))
 }
@@ -29,7 +29,7 @@ pub fn harmless(text: &str) -> String {
     text.chars().map(|character| if is_harmful(character) { replacement(character) } else { character }).collect()
 }
 
-/// The same for several lines of text, keeping the lines.
+/// Like [`harmless`], but keeps line breaks and tabs.
 pub fn harmless_lines(text: &str) -> String {
     let kept = |character: char| character == '\n' || character == '\t' || !is_harmful(character);
     text.chars().map(|character| if kept(character) { character } else { replacement(character) }).collect()
@@ -43,7 +43,7 @@ fn is_harmful(character: char) -> bool {
     character.is_control() || is_turning(character) || matches!(character, '\u{2028}' | '\u{2029}')
 }
 
-/// Whether it changes the direction of the text around it.
+/// Whether the character changes the direction of the text around it.
 pub fn is_turning(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

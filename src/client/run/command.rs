@@ -41,10 +41,11 @@ pub struct Args {
     /// The place in the queue: −100 to 100, above 0 for maintainers
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
     priority: Option<i8>,
-    /// Why, for others who find the environment taken [default: job, change and author, from the variables of the CI]
+    /// The reason, for others who find the environment taken [default: job, change and author, from the variables of
+    /// the CI]
     #[arg(long, value_name = "TEXT")]
     context: Option<String>,
-    /// How long the command may take to end by itself if the lock is lost; at most a quarter of --ttl
+    /// How long the command may take to end on its own if the lock is lost; at most a quarter of --ttl
     #[arg(long, value_name = "DURATION", default_value = "10", value_parser = seconds)]
     grace: u64,
     /// The command, after `--`; it finds LOCKKEEPER_ENVIRONMENT, LOCKKEEPER_SESSION and LOCKKEEPER_FENCING_TOKEN
@@ -113,7 +114,7 @@ async fn work(
             Err(failure) => return Outcome::NotStarted(failure),
         }
     }
-    // Before the command has the terminal, and after the last moment at which this process could be suspended by it.
+    // Not earlier: until now the terminal may suspend this process. Not later: the command gets the terminal next.
     do_not_stop_at_output();
     let started = signals.all().and_then(|()| Guarded::start(&args.command, &variables(held)));
     let (guarded, alarm) = match started.and_then(|guarded| Ok((guarded, Alarm::new()?))) {
@@ -233,10 +234,11 @@ fn cannot(error: io::Error) -> Failure {
     Failure::Failed(format!("cannot start the command: {error}"))
 }
 
-/// Proxies cut off longer waits.
+/// Proxies may cut off longer waits.
 const POLL_SECONDS: u64 = 20;
 
-/// Deploys a commit in a session, waits for the end, and reports its stages on stderr. Fails unless it succeeds.
+/// Deploys a commit in a session, waits for the end, and reports the stages on stderr. Fails unless the deployment
+/// succeeds.
 async fn deploy(api: &Api, session: &Session, commit: &str) -> Result<(), Failure> {
     let body = json!({ "commitId": commit, "fencingToken": session.fencing_token() });
     let mut deployment = api.post(&format!("{}/deploy", session.path()), &body).await?.data;

@@ -1,6 +1,6 @@
 //! The lease of the lock: how long this side may rely on it, never longer than the server's; the heartbeats that renew
 //! it while the command runs; and a long poll on the session, so that a lost lock is noticed before the next heartbeat.
-//! The poll works through proxies that buffer answers. Where it does not work, heartbeats notice the loss.
+//! The poll works through proxies that buffer answers. Where polling does not work, heartbeats notice the loss.
 
 use std::time::Duration;
 
@@ -13,14 +13,15 @@ use crate::holders;
 use crate::output::note;
 use crate::steady::{Alarm, Moment};
 
-/// The command has ended this long before the lease ends, despite delays of the scheduler and differences between two
+/// The command ends this long before the lease, to allow for delays of the scheduler and differences between two
+/// clocks.
 /// clocks.
 pub const MARGIN: Duration = Duration::from_secs(1);
 /// With a shorter TTL, no time would be left between asking a command to end and the end of the lease.
 pub const TTL_MIN: Duration = Duration::from_secs(5);
-/// So frequent that a single lost heartbeat is harmless.
+/// Frequent enough that a single lost heartbeat is harmless.
 const BEATS_PER_TTL: u32 = 4;
-/// After this time a heartbeat is sent again, since it may have been lost.
+/// A heartbeat is sent again after this time, since it may have been lost.
 const ANSWER_WITHIN_MAX: Duration = Duration::from_secs(10);
 /// The pause after a failed heartbeat: this part of the TTL, with this maximum.
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(2);
@@ -36,7 +37,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// `sent` is before the request that the server answered: its lease began later.
+    /// `sent` is the time before the request that the server answered: the server's lease began later.
     pub fn new(ttl: Duration, sent: Moment, left: Option<Duration>) -> Self {
         let mut lease = Self { ttl, until: sent, next_beat: sent };
         lease.renewed(sent, left);
@@ -50,7 +51,7 @@ impl Lease {
         self.next_beat = sent.plus(self.ttl / BEATS_PER_TTL);
     }
 
-    /// A heartbeat had no useful answer.
+    /// Called when a heartbeat had no useful answer.
     pub fn unanswered(&mut self, now: Moment) {
         self.next_beat = now.plus((self.ttl / AGAINS_PER_TTL).min(AGAIN_AFTER_MAX));
     }
@@ -59,8 +60,8 @@ impl Lease {
         (self.ttl / BEATS_PER_TTL).min(ANSWER_WITHIN_MAX)
     }
 
-    /// The time between asking the command to end and killing it: limited, so that a single late heartbeat does not end
-    /// it.
+    /// The time between asking the command to end and killing it. Limited, so that a single late heartbeat does not end
+    /// the command.
     pub fn grace(&self, wanted: Duration) -> Duration {
         wanted.min(self.ttl / 4)
     }
@@ -80,7 +81,7 @@ impl<'a> Held<'a> {
         Self { api, session: acquired.session, lease }
     }
 
-    /// Renews the lease until it is lost, and returns the reason in words. `until` receives every renewal.
+    /// Renews the lease until the lock is lost, and returns the reason in words. `until` receives every renewal.
     pub async fn keep(self, alarm: Alarm, until: watch::Sender<Moment>) -> String {
         let noticed = until_lost(self.api, self.session.clone());
         tokio::select! {
@@ -152,7 +153,7 @@ impl<'a> Held<'a> {
         self.session.release(self.api, Duration::ZERO, self.lease.answer_within()).await.ok();
     }
 
-    /// If that fails, the lease ends it.
+    /// Releases the lock; if that fails, the lease ends it.
     pub async fn release(&self) {
         let patience = self.lease.until.since(Moment::now());
         if let Err(error) = self.session.release(self.api, patience, self.lease.answer_within()).await {
@@ -162,7 +163,7 @@ impl<'a> Held<'a> {
     }
 }
 
-/// Proxies wait for at least half a minute for an answer.
+/// Proxies wait at least half a minute for an answer.
 const WAIT_SECONDS: u64 = 25;
 /// An answer that comes sooner without news is from a proxy that does not wait.
 const SOON: Duration = Duration::from_secs(1);
@@ -174,7 +175,7 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 const DOUBLINGS_MAX: u32 = 6;
 
-/// Returns, in words, why the session has ended. Does not return before.
+/// Returns when the session has ended, with the reason in words.
 async fn until_lost(api: &Api, mut session: Session) -> String {
     let (mut etag, mut troubles) = (None::<String>, 0);
     loop {
@@ -211,7 +212,7 @@ async fn until_lost(api: &Api, mut session: Session) -> String {
     }
 }
 
-/// Half of it is random, so that a thousand clients do not return at the same moment.
+/// The pause after failures. Half of it is random, so that a thousand clients do not return at the same moment.
 fn pause(troubles: u32, chance: f64) -> Duration {
     match troubles {
         0 => BETWEEN,

@@ -1,7 +1,7 @@
 //! `lockkeeper run`: a command that runs while this client holds a lock, and never longer.
 //!
 //! The client claims, renews the lease and releases; its guard, a separate process, runs the command and ends it with
-//! the lease, whatever happens to the client. docs/design/run.md describes the states and the orders of events.
+//! the lease, even if the client is killed. docs/design/run.md describes the states and the possible orders of events.
 //!
 //! From top to bottom: `command` → `guard` → `lease`.
 
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 pub use command::{Args, run};
 
-/// Internal commands: the processes between the client and a command. None if it is neither.
+/// Runs an internal command: one of the processes between the client and its command. None for other commands.
 pub fn hidden() -> Option<ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     match arguments.split_first() {

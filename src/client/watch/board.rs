@@ -27,9 +27,9 @@ pub struct Row {
     #[serde(default)]
     pub queue_length: u64,
     pub disabled_reason: Option<String>,
-    /// It runs or waits for an approval.
+    /// The deployment that runs or waits for an approval.
     pub current_deployment: Option<Deployment>,
-    /// The last one that ended.
+    /// The last deployment that ended.
     pub last_deployment: Option<Deployment>,
     /// The server's record, for `--json`.
     #[serde(skip)]
@@ -198,7 +198,7 @@ fn row_changes(before: &[Row], now: &[Row]) -> Vec<Change> {
 fn short(commit: &str) -> &str {
     /// As many digits as git shows.
     const SHOWN: usize = 7;
-    /// Shorter ones are not full hashes.
+    /// Shorter texts are not full hashes.
     const HASH_MIN: usize = 20;
     let is_hash = commit.len() >= HASH_MIN && commit.bytes().all(|byte| byte.is_ascii_hexdigit());
     if is_hash { &commit[..SHOWN] } else { commit }

@@ -1,5 +1,4 @@
-//! The board on a terminal: draws when something has changed, at most four times a second, and every second for the
-//! times.
+//! The board on a terminal: redrawn after changes, at most four times a second, and every second to update the times.
 
 use std::io;
 use std::time::Duration;
@@ -68,7 +67,7 @@ struct Watching {
     scroll_max: usize,
 }
 
-/// They end or interrupt a program at a terminal.
+/// The signals that end or interrupt a program at a terminal.
 const SIGNALS: [Signal; 6] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::TSTP, Signal::WINCH];
 
 impl Watching {

@@ -1,4 +1,4 @@
-//! The live board on a terminal, and the same as lines without one.
+//! The live board on a terminal; otherwise its changes as lines.
 //!
 //! Order: `board` (the state and its changes) and `picture` (the state as text) know no terminal and no server;
 //! `source` asks the server; `screen` is the terminal; `live` connects them.
@@ -19,7 +19,7 @@ use super::failure::Failure;
 use super::output::text::harmless;
 use super::output::{Out, note, reader_gone};
 
-/// Runs until it is ended from outside.
+/// Runs until a key, a signal or an error ends it.
 pub async fn watch(api: &Api, out: &Out) -> Result<(), Failure> {
     let pipeline = api.given_pipeline();
     if out.terminal && !out.json { live::run(api, out, pipeline).await } else { print_lines(api, out, pipeline).await }

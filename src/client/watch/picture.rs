@@ -14,7 +14,7 @@ pub struct View<'a> {
     pub board: &'a Board,
     /// The newest events in words, the newest last.
     pub events: &'a [String],
-    /// Why the board may be out of date; `None` while it is live.
+    /// The reason that the board may be out of date; `None` while it is live.
     pub trouble: Option<&'a str>,
     /// The server's time.
     pub now: Timestamp,
@@ -196,7 +196,7 @@ fn widths(rows: &[Vec<Cell>], width: usize) -> [usize; COLUMNS.len()] {
         let excess = used(&widths).saturating_sub(width);
         widths[place] = widths[place].saturating_sub(excess).max(COLUMNS[place].min);
     }
-    // The least important ones are left out first.
+    // The least important columns are left out first.
     for place in [FOR, CONTEXT, DEPLOYMENT, LEFT] {
         if used(&widths) > width {
             widths[place] = 0;

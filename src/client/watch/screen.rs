@@ -52,7 +52,7 @@ impl Screen {
         write_all(ENTER.as_bytes())
     }
 
-    /// Gives it back. Errors are ignored: nobody could read them.
+    /// Gives the terminal back. Errors are ignored: nobody could read them.
     pub fn give_back(&self) {
         write_all(LEAVE.as_bytes()).ok();
         if let Some(settings) = &self.settings {
@@ -69,14 +69,14 @@ impl Screen {
         }
     }
 
-    /// Shows these lines, in one write, and writes only those that have changed.
+    /// Shows these lines, in one write that contains only the changed ones.
     pub fn show(&mut self, lines: Vec<String>) -> io::Result<()> {
         let frame = frame(&self.shown, &lines);
         self.shown = lines;
         if frame.is_empty() { Ok(()) } else { write_all(frame.as_bytes()) }
     }
 
-    /// Called when the size has changed: a terminal may have moved the shown lines.
+    /// Called when the size has changed: the terminal may have moved the shown lines.
     pub fn forget(&mut self) {
         self.shown.clear();
     }
@@ -129,7 +129,7 @@ pub enum Key {
     Top,
 }
 
-/// More than anybody presses before they are handled.
+/// More keys than anybody presses before they are handled.
 const KEYS_MAX: usize = 64;
 
 /// The pressed keys. They end if stdin is not a terminal, or when the terminal is gone, which a signal reports.
@@ -142,7 +142,7 @@ pub fn pressed_keys() -> io::Result<mpsc::Receiver<Key>> {
     Ok(pressed)
 }
 
-/// Runs until the terminal is gone, or the receiver is.
+/// Runs until the terminal or the receiver is gone.
 fn read_keys(press: &mpsc::Sender<Key>) {
     let mut bytes = [0; 256];
     loop {

@@ -15,8 +15,8 @@ use crate::feed::{EventWords, Feed, News};
 use crate::output::text::after_colon;
 use crate::output::{items_of, text_of};
 
-/// The minimum pause between two fetches, and its minimum as a multiple of the duration of the last fetch, so that a
-/// large board does not keep its server busy.
+/// The minimum pause between two fetches: this long, and this multiple of the duration of the last fetch, so that a
+/// large board does not keep the server busy.
 const FETCH_PAUSE: Duration = Duration::from_millis(250);
 const FETCH_SHARE: u32 = 4;
 /// Heartbeats extend locks without an event, so the board is fetched at least this often.
@@ -112,7 +112,7 @@ async fn fetch(api: &Api, only: Option<&str>) -> Result<(Vec<PipelineRows>, Sign
         let id = text_of(record, "id").to_owned();
         let environments = match get(api, &format!("/pipelines/{id}/ephemeral-environments")).await {
             Ok(answer) => answer.data,
-            // Deleted since it was listed.
+            // The pipeline was deleted after it was listed.
             Err(CallError::Problem(problem)) if problem.status == 404 && only.is_none() => continue,
             Err(error) => return Err(error),
         };
@@ -122,7 +122,7 @@ async fn fetch(api: &Api, only: Option<&str>) -> Result<(Vec<PipelineRows>, Sign
     Ok((pipelines, ahead(listed.date.as_deref(), Timestamp::now())))
 }
 
-/// A single attempt: a failed one is soon repeated, and the board shows meanwhile that it may be out of date.
+/// A single attempt: a failed one is repeated soon, and meanwhile the board shows that it may be out of date.
 async fn get(api: &Api, path: &str) -> Result<Answer, CallError> {
     api.send(Call { patience: Duration::ZERO, ..api.call(Method::GET, path) }).await
 }

@@ -177,7 +177,7 @@ impl Inner {
         let was_here = self.logs.has(file);
         let (logs, of, whose) = (self.logs.clone(), file.clone(), organization.clone());
         let copy = blocking(move || logs.copy_of(&of, &whose)).await?;
-        // The node first: the store may have the part in an older state, from after an earlier stage.
+        // Ask the node first: the store may have an older state of the part, from an earlier stage.
         let (copy, at_node) = match (self.urls)(&part.node) {
             _ if is_own => (copy, Ok(false)),
             None => (copy, Err("is not there".to_owned())),

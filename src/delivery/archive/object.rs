@@ -6,7 +6,7 @@ use crate::logs::{LogFile, Logs, SettledLog};
 
 /// The largest upload in one S3 request. Readers ignore a frame that is cut off.
 const BYTES_MAX: u64 = 5 * 1024 * 1024 * 1024;
-/// Bytes of a log in memory at a time during an upload.
+/// Bytes of a log held in memory during an upload.
 pub const PIECE_BYTES: usize = 256 * 1024;
 
 /// The bytes of a log from its beginning up to a length. Blocking.
@@ -45,7 +45,7 @@ impl Uploaded {
     }
 }
 
-/// It is logged, so it contains neither URLs of objects nor secrets.
+/// An error of the store. It is logged, so it contains neither object URLs nor secrets.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct ObjectError {

@@ -16,9 +16,9 @@ use crate::blocking;
 use domain::Hex;
 use outbound::{LazyClient, error_chain, percent_encoded, read_body};
 
-/// For every response except that of an upload.
+/// The time limit for every response except that of an upload.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
-/// An upload may have gigabytes.
+/// The time limit for an upload, which may have gigabytes.
 const UPLOADED_WITHIN: Duration = Duration::from_secs(900);
 /// The part of an error's body that contains its code.
 const ERROR_BYTES_MAX: usize = 16 * 1024;
@@ -41,7 +41,7 @@ pub struct S3 {
     host: String,
     /// The path segments before those of an object.
     before: Vec<String>,
-    /// How many of those are the bucket.
+    /// How many segments in `before` name the bucket.
     of_bucket: usize,
     region: String,
     credentials: Credentials,
@@ -115,7 +115,7 @@ impl S3 {
         self.send(method, names, range, (&hash(b""), None), ANSWERED_WITHIN).await
     }
 
-    /// Without names, a request for the bucket itself.
+    /// Without names, the request is for the bucket itself.
     async fn send(
         &self,
         method: Method,
@@ -201,7 +201,7 @@ async fn refused(mut answer: Response) -> ObjectError {
     }
 }
 
-/// ` AccessDenied` out of `<Error><Code>AccessDenied</Code>…`.
+/// Extracts ` AccessDenied` from `<Error><Code>AccessDenied</Code>…`.
 fn code_of(body: &str) -> Option<String> {
     let (_, rest) = body.split_once("<Code>")?;
     let (code, _) = rest.split_once("</Code>")?;

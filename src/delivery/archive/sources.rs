@@ -16,7 +16,7 @@ use domain::{DeploymentId, Identifier};
 
 /// The largest piece of a part in one request to another node or to the store.
 pub const PART_BYTES_MAX: usize = 1024 * 1024;
-/// For a piece from another node.
+/// The time limit for a piece from another node.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
 pub struct Sources {
@@ -117,10 +117,10 @@ const LOGGED_EVERY: Duration = Duration::from_secs(60);
 /// Remembers for some seconds that a source of logs failed: the store, or a node. Pure.
 #[derive(Debug, Default)]
 struct Outage {
-    /// `None` while it answers.
+    /// `None` while the source answers.
     ask_again_at: Option<Instant>,
     logged_at: Option<Instant>,
-    /// Whether the log says that it fails, but not yet that it works again.
+    /// Whether the failure has been logged, but not yet the recovery.
     is_logged: bool,
 }
 
@@ -129,7 +129,7 @@ struct Outage {
 enum Asking {
     /// With several attempts.
     Patiently,
-    /// It failed some seconds ago: one reader tries once, on behalf of all.
+    /// The source failed some seconds ago: one reader tries once, on behalf of all.
     Once,
     Not,
 }
@@ -146,26 +146,26 @@ impl Outage {
         }
     }
 
-    /// There was no answer. Returns whether to log it.
+    /// Records that the source did not answer. Returns whether to log this.
     pub fn failed(&mut self, now: Instant) -> bool {
         self.ask_again_at = Some(now + NOT_ASKED_FOR);
         self.begins(now)
     }
 
-    /// It answered with a refusal, which costs no time and may concern a single object, so it is asked again. Returns
-    /// whether to log it.
+    /// Records a refusal. It costs no time and may concern a single object, so the source is asked again. Returns
+    /// whether to log this.
     pub fn refused(&mut self, now: Instant) -> bool {
         self.ask_again_at = None;
         self.begins(now)
     }
 
-    /// Returns whether to log that it works again.
+    /// Records an answer. Returns whether to log the recovery.
     pub fn worked(&mut self) -> bool {
         self.ask_again_at = None;
         std::mem::take(&mut self.is_logged)
     }
 
-    /// Whether it may be asked at this time.
+    /// Whether the source may be asked at this time.
     pub fn is_over(&self, now: Instant) -> bool {
         self.ask_again_at.is_none_or(|at| at <= now)
     }

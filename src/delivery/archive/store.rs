@@ -58,7 +58,7 @@ impl LogStore {
         self.get_once(file, from, max).await
     }
 
-    /// The same with a single attempt.
+    /// Like [`LogStore::get`], with a single attempt.
     pub(super) async fn get_once(&self, file: &LogFile, from: u64, max: usize) -> Result<Option<Vec<u8>>, ObjectError> {
         let names = names_of(file)?;
         match &self.0 {
@@ -98,7 +98,7 @@ const FILE_MODE: u32 = 0o600;
 /// A directory that all nodes share, such as one on NFS. Blocking.
 #[derive(Clone)]
 struct Directory {
-    /// Never created: its disk may be unmounted at the moment.
+    /// Never created here: the disk may be unmounted at the moment.
     root: PathBuf,
     /// The name of this node, for temporary files.
     node: String,
@@ -149,7 +149,7 @@ impl Directory {
         if_present(fs::remove_file(&path))?;
         if let Some(dir) = path.parent() {
             remove_unfinished(dir, &names[2]);
-            // Only after the last part. The organization's directory stays: it may soon be needed again.
+            // Succeeds only after the last part. The organization's directory stays: it may soon be needed again.
             fs::remove_dir(dir).ok();
         }
         Ok(())

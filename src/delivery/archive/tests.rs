@@ -42,7 +42,7 @@ struct TestNode {
 }
 
 impl TestNode {
-    /// With no other node up.
+    /// A node that sees no other node.
     fn new(name: &str, store: Option<LogStore>) -> Self {
         Self::among(name, store, |_| None)
     }
@@ -79,7 +79,7 @@ impl TestNode {
         self.logs.file(&acme(), ID, 0)
     }
 
-    /// A whole stage.
+    /// Writes the output of a whole stage.
     fn write(&self, output: &[u8]) {
         self.write_of(ID, output);
     }
@@ -88,7 +88,7 @@ impl TestNode {
         self.begin(deployment, output).finish(AT).sync();
     }
 
-    /// A stage that keeps running.
+    /// Starts a stage that keeps running.
     fn begin(&self, deployment: DeploymentId, output: &[u8]) -> StepLog {
         let section = Section { stage: "build".into(), step: "one".into(), attempt: 1 };
         let mut log = self.logs.append_part(&acme(), deployment, 0).step(section, PLENTY);
@@ -150,7 +150,7 @@ async fn upload_and_fetch(store: LogStore) {
     let (a, b) = tokio::join!(third.text(&parts), third.text(&parts));
     assert_eq!(a.unwrap(), format!("one\ntwo\nthree\n{long}"));
     assert_eq!(b.unwrap().len(), long.len() + 14, "two readers at once");
-    // The writing node has lost it, and fetches it.
+    // The writing node has lost its copy, and fetches it from the store.
     first.logs.sweep(|_| crate::logs::LogOwner::Nobody);
     assert_eq!(first.text(&parts).await.unwrap().len(), long.len() + 14);
     let dropped = DroppedLog { organization: acme(), deployment: ID, parts: parts.to_vec() };
@@ -205,7 +205,7 @@ async fn what_was_not_uploaded_is_found_at_the_next_start() {
     let open = |ended| Logs::open_in_parts(dir.path(), PLENTY, Parts { foreign_bytes_max: PLENTY, ended }).unwrap();
     let (sender, receiver) = mpsc::channel(1);
     let logs = open(Some(sender));
-    // Nothing uploads it here, as if the process had died; the last line is torn.
+    // Nothing uploads this log, as if the process had died; the last line is torn.
     logs.append_part(&acme(), ID, 0).remark(AT, "one");
     drop(receiver);
     let (sender, ended) = mpsc::channel(1);

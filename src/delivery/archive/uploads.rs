@@ -39,7 +39,7 @@ pub struct UploadProgress {
     pub waiting: usize,
     pub running: usize,
     pub fails: bool,
-    /// Set after a request to finish, when nothing more is tried.
+    /// Set after a request to finish, once no further upload will be tried.
     pub has_finished: bool,
 }
 
@@ -144,7 +144,7 @@ impl Uploads {
     }
 }
 
-/// Never resolves if no caller is left who could ask.
+/// Resolves on a request to finish; never, once no caller is left that could send one.
 async fn asked(finish: &mut watch::Receiver<bool>) {
     if finish.wait_for(|asked| *asked).await.is_err() {
         std::future::pending().await
@@ -167,12 +167,12 @@ async fn upload(logs: Logs, store: LogStore, file: LogFile) -> (LogFile, Result<
     (file, outcome)
 }
 
-/// Logs in memory that wait for their upload; the others are found on disk by their marks. As many failed ones again
-/// may wait in memory.
+/// Logs in memory that wait for their upload; the others are found on disk by their marks. The same number of failed
+/// uploads may wait in memory too.
 pub const UPLOADS_WAITING_MAX: usize = 1_024;
 /// Concurrent uploads: each holds a piece of its log in memory, and a connection.
 const AT_ONCE: usize = 4;
-/// How many of them may be retries: an upload may take a quarter of an hour to fail.
+/// The maximum number of retries among them: an upload may take a quarter of an hour to fail.
 const RETRIED_AT_ONCE: usize = 2;
 /// The pauses after failures.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -199,7 +199,7 @@ struct UploadQueue {
 #[derive(Debug)]
 struct Waiting {
     file: LogFile,
-    /// The consecutive failures of its upload.
+    /// The consecutive failures of the upload.
     failures: u32,
 }
 
@@ -272,7 +272,7 @@ impl UploadQueue {
         lane.failures = lane.failures.saturating_add(1);
         self.ready.retain(|waiting| waiting.file != *file);
         self.known.remove(file);
-        // Those that do not fit are found by their marks.
+        // Logs that do not fit are found by their marks.
         if self.delayed.len() < UPLOADS_WAITING_MAX {
             let waiting = Waiting { file: file.clone(), failures: failures.saturating_add(1) };
             self.delayed.push((now + pause(failures), waiting));

@@ -27,9 +27,9 @@ use shares::{Capacity, Disk, DiskWriter, Permits, stand_back};
 const PROCESSES_MAX: usize = 8;
 /// Commands that wait for a process.
 const WAITING_MAX: usize = 1_024;
-/// The output of most commands is a line or two.
+/// Most commands write a line or two.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
-/// Read from git at a time: the capacity of a pipe.
+/// Bytes per read from git: the capacity of a pipe.
 const PIECE_BYTES: usize = 64 * 1024;
 /// The end of git's standard error, which contains the reason of a failure.
 const STDERR_BYTES_MAX: usize = 16 * 1024;
@@ -161,7 +161,7 @@ pub(super) struct GitCommand<'a> {
     pub git: &'a OrganizationGit,
     pub words: Vec<&'a str>,
     pub paths: Option<RepositoryPaths>,
-    /// Its credential is passed to git.
+    /// The credential of this remote is passed to git.
     pub remote: Option<&'a Remote>,
     pub author: Option<&'a Author>,
     pub input: &'a [u8],
@@ -311,7 +311,8 @@ impl GitCommand<'_> {
         }
     }
 
-    /// The exit status, standard output and the end of its standard error. After an error it may still be running.
+    /// Returns the exit status, standard output and the end of standard error. After an error the process may still be
+    /// running.
     async fn finish(
         &mut self,
         child: &mut Child,
@@ -333,7 +334,7 @@ impl GitCommand<'_> {
         };
         let Self { input, output_max, check, .. } = self;
         let writing = async move {
-            // If git does not read it, the reason is on its standard error.
+            // If git does not read the input, the reason is on its standard error.
             stdin.write_all(input).await.ok();
             drop(stdin);
             Ok(())
@@ -409,7 +410,7 @@ fn has_pack_of(repository: &Path, bytes: u64) -> bool {
 }
 
 /// The process group of a command, killed when dropped unless it has ended, so that an abandoned request leaves nothing
-/// running. Its leader is reaped only afterwards: until then its id cannot belong to another group.
+/// running. The leader is reaped only afterwards: until then no other group can get the same id.
 struct Group(Option<Pid>);
 
 impl Drop for Group {

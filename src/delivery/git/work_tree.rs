@@ -31,7 +31,7 @@ impl OrganizationGit {
         self.work_tree(remote, base, &name).await
     }
 
-    /// The same at a commit, if the remote serves it by its hash.
+    /// The files at a commit, if the remote serves it by its hash.
     pub async fn work_at(&self, remote: &Remote, base: &RefName, commit: &Commit) -> Result<WorkTree, GitError> {
         self.work_tree(remote, base, commit.as_str()).await
     }

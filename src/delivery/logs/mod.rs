@@ -39,11 +39,11 @@ use store::space::all_bytes;
 /// The folder of the logs in a data directory.
 pub const FOLDER: &str = "logs";
 const ONLY_OWNER: u32 = 0o700;
-/// Bytes of a log copied at a time.
+/// The size of the pieces in which a log is copied.
 const PIECE_BYTES: usize = 256 * 1024;
 /// A file takes at least this much of a disk.
 const BLOCK_BYTES: u64 = 4096;
-/// Logs use at most this part of the disk: on a full disk, steps are ended, even those of other organizations.
+/// Logs use at most a quarter of the disk: when a disk is full, steps are ended, even those of other organizations.
 const DISK_PART: u64 = 4;
 
 /// The logs of all deployments. Cheap to clone.
@@ -109,7 +109,8 @@ impl Logs {
         LogWriter::open(&self.path(&file), registration, self.space.of(organization))
     }
 
-    /// The same for a log of one machine. `None` on a node of a cluster, whose newest part may be another node's.
+    /// Opens the log of a deployment on one machine. `None` on a node of a cluster: the newest part may be another
+    /// node's.
     pub fn append(&self, organization: &Identifier, deployment: DeploymentId) -> Option<LogWriter> {
         self.parts.is_none().then(|| self.append_part(organization, deployment, 0))
     }
@@ -163,7 +164,7 @@ impl Logs {
         }
     }
 
-    /// Resolves when the logs take more space than they should, so that [`Logs::sweep`] should be called.
+    /// Resolves when the logs take too much space, and [`Logs::sweep`] should be called.
     pub async fn too_full(&self) {
         self.space.too_full().await;
     }
@@ -201,7 +202,7 @@ impl Logs {
         self.space.swept(&sizes, of_others);
     }
 
-    /// Whether it is a part that can be read from the store.
+    /// Whether the part can be read from the store.
     fn is_in_store(&self, file: &LogFile) -> bool {
         let has_store = self.parts.as_ref().is_some_and(|parts| parts.ended.is_some());
         has_store && file.organization.is_some() && !self.named(file, PENDING).exists()

@@ -36,7 +36,7 @@ pub struct LogReader {
     current: Option<PartReader>,
     number: u64,
     section: Option<Arc<Section>>,
-    /// Set while the last line has only its beginning.
+    /// Set while the last line is unfinished.
     open_since: Option<Timestamp>,
 }
 

@@ -46,7 +46,7 @@ impl Space {
         level(self.bytes_max.saturating_sub(taken), sizes)
     }
 
-    /// Replaces the sizes by those that a sweep has found and left.
+    /// Replaces the sizes by those of the logs that remain after a sweep.
     pub fn swept(&self, sizes: &HashMap<Identifier, u64>, of_others: u64) {
         let mut organizations = self.organizations.lock();
         organizations.retain(|organization, used| sizes.contains_key(organization) || Arc::strong_count(used) > 1);

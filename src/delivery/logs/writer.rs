@@ -39,7 +39,7 @@ pub struct LogWriter {
     due_section: Option<Section>,
     /// Whether the text so far ends in the middle of a line.
     mid_line: bool,
-    /// The same for the file: the two differ after lost output.
+    /// Whether the file ends in the middle of a line: differs from `mid_line` after lost output.
     mid_line_in_file: bool,
     frames: Vec<u8>,
     lost_bytes: u64,
@@ -159,8 +159,8 @@ impl LogWriter {
         }
     }
 
-    /// Written once, until there is space again. These few bytes are written even without space, so that a reader knows
-    /// what is missing and why. On a full disk, they mostly fit into the file's last block.
+    /// Written once, until there is space again. The remark is written even without space, so that a reader knows what
+    /// is missing and why. On a full disk, these few bytes mostly fit into the file's last block.
     fn remark_left_out(&mut self, at: Timestamp, why: &str) {
         if !self.is_left_out {
             let mut bytes = self.due_header();

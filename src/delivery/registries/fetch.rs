@@ -8,7 +8,7 @@ use domain::Identifier;
 /// The folder of steps in a repository.
 const FOLDER: &str = "steps";
 const EXTENSION: &str = ".toml";
-/// Entries of that folder, of any kind.
+/// Entries of the folder of steps, of any kind.
 const ENTRIES_MAX: usize = 1_024;
 /// Per file: a step is a program with a few inputs.
 const FILE_BYTES_MAX: u64 = 64 * 1024;

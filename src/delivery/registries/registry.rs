@@ -56,7 +56,7 @@ pub struct GitSource {
     pub reference: RefName,
     /// The organization's secret for reading the repository.
     pub credential: Option<VariableName>,
-    /// The commit of its steps; none before the first successful sync.
+    /// The commit that the steps are from; none before the first successful sync.
     pub commit: Option<Commit>,
 }
 
@@ -121,7 +121,7 @@ impl Registry {
         })
     }
 
-    /// The status unless it is being synced.
+    /// The status, ignoring a sync in progress.
     pub(super) fn last_status(&self) -> Status {
         if self.failure.is_some() { Status::Failed } else { Status::Ready }
     }
@@ -203,7 +203,7 @@ stored! {
 }
 
 stored_as!(&'a str: |text| text.as_str(), |text| Self::parse(text); Commit, RefName);
-// Whether this machine's repositories are allowed now is checked by the sync.
+// The sync checks whether `file:` URLs are allowed now.
 stored_as!(&'a str: |url| url.as_str(), |url| Self::parse(url, true); RemoteUrl);
 stored! { struct FailureV1 of SyncError { message: String, faults: Vec<FileError> } }
 stored! { struct FaultV1 of FileError { file: String, message: String } }

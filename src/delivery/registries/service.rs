@@ -100,7 +100,7 @@ impl Registries {
         resolved.map(Arc::new).map_err(|faults| blueprint.why_unresolved(&faults))
     }
 
-    /// Hold it while saving a pipeline.
+    /// Returns a guard to hold while saving a pipeline.
     pub async fn using(&self) -> Using<'_> {
         Using { registries: self, _gate: self.inner.gate.read().await }
     }

@@ -132,7 +132,7 @@ impl Registries {
     }
 }
 
-/// The registry may have got another repository since the fetch began.
+/// Refuses if the registry's repository was changed after the fetch began.
 fn still_from(present: Arc<Registry>, from: &GitSource) -> Result<Arc<Registry>, RegistryError> {
     match &present.source {
         Source::Git(git) if git.is_same_repository(from) => Ok(present),
@@ -167,7 +167,7 @@ impl Drop for SyncGuard<'_> {
     }
 }
 
-/// The event of a sync without what it changed.
+/// The event of a sync, without the changes to the steps.
 fn unsynced(registry: &Registry) -> RegistrySyncedData {
     let RegistryData { registry_id, name, status, step_count, commit } = described(registry);
     RegistrySyncedData { registry_id, name, status, step_count, commit, added: None, changed: None, removed: None }

@@ -37,7 +37,7 @@ pub(super) fn close_inherited() {
     let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers: Vec<i32> = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2) {
-        // One of them belonged to the listing itself, and is already closed.
+        // One of these descriptors belonged to the listing itself, and is already closed.
         nix::unistd::close(number).ok();
     }
 }

@@ -153,7 +153,7 @@ fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<Candida
         let (mounts, controllers) = match names {
             "pids" => (vec![root.join("pids")], Controllers::Pids),
             "memory" => (vec![root.join("memory")], Controllers::Memory),
-            // Next to version 1, it is mounted in a separate directory.
+            // Next to version 1, version 2 is mounted in a separate directory.
             "" if number == "0" => (vec![root.join("unified"), root.to_owned()], Controllers::Unified),
             _ => continue,
         };

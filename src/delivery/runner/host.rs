@@ -21,7 +21,7 @@ use shares::Disk;
 pub struct Options {
     /// The number of concurrent stages; each runs one step at a time. At most [`RUNNING_MAX`].
     pub max_running: usize,
-    /// The number of organizations that share them.
+    /// The number of organizations that share these stages.
     pub organizations: usize,
     /// The time between asking a step to end and killing it.
     pub grace: Duration,

@@ -98,8 +98,8 @@ fn has_dot_segment(url: &str) -> bool {
     path.split(['/', '\\']).any(is_dots)
 }
 
-/// Without credentials and query, which often contain secrets. Uses the text, not the parsed URL: parsing changes the
-/// case of a secret in the host, and the mask would miss it.
+/// The URL without credentials and query, which often contain secrets. Uses the text, not the parsed URL: parsing
+/// changes the case of a secret in the host, and the mask would miss it.
 fn shown(url: &str) -> String {
     let (authority, path) = authority_and_path(url);
     let scheme = url.split("://").next().unwrap_or_default();

@@ -250,7 +250,7 @@ impl Runner {
             let organization = &job.environment.pipeline.organization;
             state.queue.free_slot(organization);
             self.inner.slots.used(organization, state.queue.running_of(organization));
-            // If it was stopped before it began, the host waits for its end.
+            // If the stage was stopped before it began, the host waits for its end.
             let was_stopped = active.is_some_and(|job| *job.directive.borrow() == Directive::Stop);
             let end = end.or(was_stopped.then_some(StageEnd::Cancelled));
             if end.is_some() {

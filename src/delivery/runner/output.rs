@@ -24,11 +24,11 @@ use shares::{Paces, at_usual_priority, read_output, time_of_this_thread};
 const READ_BYTES: usize = 64 * 1024;
 /// An unfinished line is shown after this long without new output.
 const IDLE_AFTER: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-/// How often a reader without output checks whether the step has ended: usually the end of its pipe tells it.
+/// How often a reader without output checks whether the step has ended. Usually the pipe's end of file reports it.
 const CHECK_ENDED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// What is read once all processes of the step are gone: more than its pipe can hold, which the step may have enlarged.
-/// The rest is from an unrelated process that has the other end of the pipe.
+/// The maximum that is read once all processes of the step are gone: more than its pipe can hold, which the step may
+/// have enlarged. Any further output is from an unrelated process that has the other end of the pipe.
 const LEFT_MAX: usize = 1 << 20;
 
 /// Part of the usual message when the system refuses access to a file.

@@ -159,7 +159,8 @@ impl SupervisorProcess {
                     report.cut_short = Some(Outcome::TimedOut);
                     self.terminate().await;
                 }
-                // Without a grace period, in which it would continue to write; also while a step is being stopped.
+                // Without a grace period, in which the step would continue to write; also while a step is being
+                // stopped.
                 reason = &mut out_of_room, if self.lifeline.is_open() => {
                     if report.cut_short.is_some() {
                         report.remarks.push(format!("killed while it was being stopped: it {reason}"));
@@ -191,7 +192,7 @@ impl SupervisorProcess {
     }
 
     async fn terminate(&mut self) {
-        // First, since its lifeline may be full of beats.
+        // Wake it first, since its lifeline may be full of beats.
         self.wake();
         self.lifeline.send(&Request::Terminate).await;
         self.wake();

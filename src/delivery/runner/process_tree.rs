@@ -19,7 +19,7 @@ use processes::{Process, add_descendants, all, file, read_proc};
 
 /// The environment variable that marks the processes of a deployment.
 pub(super) const DEPLOYMENT_VARIABLE: &str = "LOCKKEEPER_DEPLOYMENT";
-/// A supervisor whose server is gone kills its processes immediately, and knows them best. That takes milliseconds.
+/// A supervisor whose server is gone kills its processes within milliseconds, and knows them best, so it goes first.
 const SUPERVISOR_FIRST: Duration = Duration::from_secs(5);
 /// The pause between scans: a killed process needs a moment to disappear, and one that cannot be killed needs long.
 const SCAN_PAUSE: Duration = Duration::from_millis(20);
@@ -102,7 +102,7 @@ fn is_supervisor(process: &Process) -> bool {
     supervised(process).is_ok_and(|deployment| deployment.is_some())
 }
 
-/// The deployment of its step, if it is a supervisor.
+/// The deployment of the supervised step, if the process is a supervisor.
 fn supervised(process: &Process) -> io::Result<Option<Vec<u8>>> {
     let line = read_proc(process.pid, "cmdline")?.unwrap_or_default();
     let mut arguments = line.split(|byte| *byte == 0).skip(1);

@@ -56,7 +56,7 @@ pub(super) struct StepContext {
 }
 
 impl StepContext {
-    /// The same with the inputs of a step, which take precedence.
+    /// This context with the inputs of a step, which take precedence over variables.
     pub fn with(&self, inputs: &BTreeMap<VariableName, VariableValue>) -> Cow<'_, Self> {
         if inputs.is_empty() {
             return Cow::Borrowed(self);

@@ -122,7 +122,7 @@ const KILL_AGAIN_MAX: Duration = Duration::from_millis(200);
 /// Timers stop while the machine is suspended; the clock of the lease does not.
 const CHECK_LEASE_AFTER: Duration = Duration::from_secs(1);
 
-/// The time after the end of its step.
+/// How long an init may take to end after its step, if the step has left no processes.
 const INIT_ENDS_WITHIN: Duration = Duration::from_millis(5);
 
 /// The direct child of the supervisor.
@@ -183,7 +183,7 @@ impl Supervision {
                         report(&Status::Exited(chain::exit(status)));
                         self.step_has_ended = true;
                     }
-                    // If it ended before its step, the processes that the step has started must be ended here.
+                    // If the init ended before its step, the processes that the step has started must be ended here.
                     Root::Init(init) if init == pid => self.step_has_ended = true,
                     Root::Step(_) | Root::Init(_) => {}
                 },

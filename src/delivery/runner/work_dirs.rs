@@ -45,7 +45,7 @@ pub(super) fn create(dir: &Path, user: Option<u32>) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)?;
     let own = getuid();
     let owner = user.unwrap_or(own.as_raw());
-    // Only root has given it to another user, and only root can take it back.
+    // Only root can have given the directory to another user, and only root can take it back.
     if own.is_root() && fs::symlink_metadata(dir)?.uid() != owner { hand_over(dir, owner) } else { Ok(()) }
 }
 
@@ -56,7 +56,7 @@ fn hand_over(path: &Path, owner: u32) -> io::Result<()> {
             hand_over(&entry?.path(), owner)?;
         }
     }
-    // The directory itself last: after an interruption, the whole is repeated.
+    // The directory itself last: after an interruption, everything is repeated.
     lchown(path, Some(owner), Some(owner))
 }
 

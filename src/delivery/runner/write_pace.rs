@@ -44,13 +44,13 @@ struct State {
 struct Step {
     organization: Identifier,
     supervisor: Pid,
-    /// The number of its first processes that are ours.
+    /// How many of the first processes are the server's own.
     own: usize,
     written: u64,
     /// In the order of stopping: parents first.
     stopped: Vec<Process>,
     stopped_at: Option<Instant>,
-    /// Whether all its processes are stopped, including those started meanwhile.
+    /// Whether all processes of the step are stopped, including those started meanwhile.
     is_still: bool,
     held: Duration,
     has_ended: bool,
@@ -208,7 +208,7 @@ impl Step {
     }
 }
 
-/// The bytes that a process and its ended children have written to disks, without those removed before they got there.
+/// The bytes that a process and its ended children have written to disks, without those dropped before they got there.
 pub(super) fn written(process: Pid) -> u64 {
     let Ok(Some(text)) = read_proc(process, "io") else { return 0 };
     let text = String::from_utf8_lossy(&text);

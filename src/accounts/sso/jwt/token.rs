@@ -260,7 +260,8 @@ impl Claims {
         }
     }
 
-    /// By its full name, since some are URLs; otherwise by a path of names, such as `realm_access.roles`.
+    /// Finds a claim by its full name, since some names are URLs; otherwise by a path of names, such as
+    /// `realm_access.roles`.
     pub fn find(&self, name: &str) -> Option<&Value> {
         if let Some(value) = self.0.get(name) {
             return Some(value);

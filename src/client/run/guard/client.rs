@@ -23,10 +23,10 @@ const KILL_AGAIN: Duration = Duration::from_millis(10);
 pub struct Guarded {
     /// The guard ends the command when this is closed.
     orders: PipeWriter,
-    /// If they end without `Report::Gone`, the guard was killed.
+    /// If the reports end without `Report::Gone`, the guard was killed.
     pub reports: Messages<Report>,
     guard: Child,
-    /// The terminal is returned to the group that had it.
+    /// Whether the client's process group had the terminal, which it then gets back.
     had_terminal: bool,
 }
 
@@ -63,7 +63,7 @@ impl Guarded {
         self.orders.write_all(line(&order).as_bytes()).ok();
     }
 
-    /// Call it when no process of the command is left, or the guard is gone.
+    /// Call this when no process of the command is left, or the guard is gone.
     pub fn finish(mut self) {
         if self.had_terminal {
             start::take_terminal();

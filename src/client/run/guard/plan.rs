@@ -12,7 +12,7 @@ const KILL_AGAIN_MAX: Duration = Duration::from_millis(200);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The lease was renewed: it lasts until then. That may be earlier than before, if a maximum hold was set.
+    /// The lease was renewed and lasts until then. That may be earlier than before, if a maximum hold was set.
     Renewed(Moment),
     /// The lock is lost.
     Lost,
@@ -28,7 +28,7 @@ pub enum Event {
 pub enum Act {
     /// Ask all processes to end. `lapsed`: because the lease was not renewed in time.
     Terminate { lapsed: bool },
-    /// End them now. `lapsed`: the lease ended before the guard could ask.
+    /// Kill all processes now. `lapsed`: the lease ended before the guard could ask.
     Kill { lapsed: bool },
 }
 
@@ -61,7 +61,7 @@ impl Plan {
 
     pub fn on(&mut self, event: Event, now: Moment) -> Option<Act> {
         match event {
-            // Too late if the command was already asked: the client learns of that and releases the lock.
+            // Too late if the command was already asked to end: the client learns of that and releases the lock.
             Event::Renewed(until) => self.until = until,
             Event::Lost | Event::ClientGone | Event::LeftBehind => {
                 if self.state == State::Running && now < self.last_moment() {
@@ -110,7 +110,7 @@ impl Plan {
         self.state = State::Killing { again_at: now.plus(pause), pause };
     }
 
-    /// No process of the command runs after this.
+    /// The moment after which no process of the command runs.
     fn last_moment(&self) -> Moment {
         self.until.minus(MARGIN)
     }

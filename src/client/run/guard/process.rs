@@ -23,7 +23,7 @@ use lockkeeper_processes::{self as processes, Process};
 /// `guard-command ORDERS REPORTS TERMINAL PROGRAM ARGUMENT…`: the numbers of two pipes, whether the command gets the
 /// terminal, and the command.
 pub const GUARD_COMMAND: &str = "guard-command";
-/// In the list of processes. Not the client's name, so that killing clients by name does not hit it.
+/// The guard's name in the list of processes. Not the client's, so that killing clients by name does not hit it.
 const GUARD_NAME: &str = "lk-guard";
 /// The exit code of shells for a program that could not be executed.
 const NOT_STARTED: i32 = 126;
@@ -46,7 +46,7 @@ async fn run(arguments: &[OsString]) -> io::Result<()> {
     let [orders, reports, terminal, command @ ..] = arguments else {
         return Err(io::Error::other("it was not started by a client"));
     };
-    // Signals for all processes are not for the guard: it ends after the command.
+    // Signals for all processes must not end the guard: it ends after the command.
     signals::survive()?;
     // Before the first child, so that no end of a child is missed.
     let mut child_ended = signal(SignalKind::child())?;
@@ -79,7 +79,7 @@ async fn run(arguments: &[OsString]) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens an inherited pipe and closes the inherited descriptor, which the command must not have.
+/// Opens an inherited pipe and closes the inherited descriptor, which the command must not get.
 fn inherited<T>(number: &OsStr, open: impl FnOnce(&str) -> io::Result<T>) -> io::Result<T> {
     let number = number.to_str().and_then(|number| number.parse::<i32>().ok());
     let number = number.ok_or_else(|| io::Error::other("it was not started by a client"))?;
@@ -99,7 +99,7 @@ fn spawn(terminal: &OsStr, command: &[OsString]) -> io::Result<Pid> {
 }
 
 struct Guard {
-    /// Also the id of its process group.
+    /// The pid of the command, also the id of its process group.
     command: Pid,
     command_has_ended: bool,
     plan: Plan,

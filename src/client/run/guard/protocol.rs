@@ -17,7 +17,7 @@ const LINE_MAX: usize = 256;
 /// From the client to its guard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Begin, with this time between asking and killing, and a lease that lasts until then.
+    /// Start the command, with this time between asking and killing, and a lease that lasts until then.
     Start {
         grace: Duration,
         until: Moment,
@@ -35,7 +35,7 @@ pub enum Report {
     Lapsed,
     /// The exit of the command itself.
     Ended(Ending),
-    /// The number of processes it has left behind.
+    /// The number of processes that the command has left behind.
     Left(u32),
     /// No process of the command is left.
     Gone,
@@ -48,7 +48,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The exit code of shells.
+    /// The exit code, as shells report it.
     pub fn code(self) -> u8 {
         match self {
             Ending::Code(code) => u8::try_from(code).unwrap_or(u8::MAX),

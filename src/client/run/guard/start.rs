@@ -1,6 +1,6 @@
-//! The process that becomes the command: it gives the terminal to the command's process group before the command can
-//! ask for it, so that Ctrl-C reaches it and it can read from the keyboard; and makes the kernel end the command if its
-//! guard is killed.
+//! The process that becomes the command. It gives the terminal to the command's process group before the command can
+//! use it, so that the command receives Ctrl-C and can read from the keyboard; and it makes the kernel end the command
+//! if its guard is killed.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, stdin};
@@ -53,7 +53,7 @@ fn complain(code: u8, words: &str) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The argument that says whether the command gets the terminal.
+/// The values of the argument TERMINAL: whether the command gets the terminal.
 pub const WITH_TERMINAL: &str = "terminal";
 pub const WITHOUT_TERMINAL: &str = "no-terminal";
 

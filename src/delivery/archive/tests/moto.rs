@@ -77,7 +77,7 @@ impl Moto {
         s3(settings(&format!("http://127.0.0.1:{}", self.port), (bucket, prefix), key))
     }
 
-    /// From now on it checks every signature. Returns a key with all permissions, and its secret.
+    /// From now on the server checks every signature. Returns a key with all permissions, and its secret.
     pub fn demand_credentials(&self) -> (String, String) {
         self.act("Action=CreateUser&UserName=lock");
         let policy = "%7B%22Version%22%3A%222012-10-17%22%2C%22Statement%22%3A%5B%7B%22Effect%22%3A%22Allow%22%2C%22Action%22\

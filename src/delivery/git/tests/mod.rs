@@ -460,7 +460,7 @@ async fn a_repository_whose_files_are_too_large_unpacked_is_refused_and_none_is_
     fixture.scratch_gets_empty().await;
 }
 
-/// A branch of nested trees: a few objects, but ten to the seventh files of this size. Returns why it is refused.
+/// A branch of nested trees: a few objects, but ten million files of this size. Returns why it is refused.
 async fn refusal_of_many(file_bytes: u64) -> Option<String> {
     let fixture = Fixture::new()?;
     let script = "cd clone && blob=$(head -c $BYTES /dev/zero | git hash-object -w --stdin) && entry=\"100644 blob $blob\" && \

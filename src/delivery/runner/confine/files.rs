@@ -218,7 +218,7 @@ const SYSTEM: &[&str] = &[
     "/usr",
     "/var/lib/ca-certificates",
 ];
-/// The files of the resolver, which it replaces.
+/// The directory of the resolver's files, which the resolver replaces rather than rewrites.
 const RESOLVER: &str = "/run/systemd/resolve";
 /// The places for temporary files and shared memory. A deployment has one directory for all of them.
 const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];

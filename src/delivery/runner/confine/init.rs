@@ -76,7 +76,7 @@ impl Init {
     }
 }
 
-/// A sentence that begins with "could not be started".
+/// The end of a sentence that begins with "could not be started".
 fn failed(reason: impl std::fmt::Display) -> String {
     format!("{NOT_CONFINED}{reason}")
 }
@@ -179,7 +179,7 @@ fn apply(confinement: &Confinement) -> Result<(), String> {
     Ok(())
 }
 
-/// The beginning of the reason if the disk is full, among other causes.
+/// The beginning of a reason whose cause may be a full disk.
 pub(super) const WORK_DIR_UNUSABLE: &str = "it could not use its working directory";
 
 /// Checks that a step could work here, and cannot see the data directory. Runs in a confined process.
@@ -188,7 +188,7 @@ fn check(confinement: &Confinement) -> Result<(), String> {
     let used = File::create(&own).and_then(|_| fs::remove_file(&own));
     used.map_err(|error| format!("{WORK_DIR_UNUSABLE} {}: {error}", confinement.work_dir))?;
     if !confinement.namespaces && !confinement.file_rules {
-        // Nothing hides it without namespaces; the other layers still apply.
+        // Without namespaces nothing hides the data directory; the other layers still apply.
         return Ok(());
     }
     let seen = fs::read_dir(&confinement.data_dir).into_iter().flatten().flatten();

@@ -10,8 +10,8 @@ use socket2::{Domain, Socket, Type};
 
 use super::super::protocol::StepNetwork;
 
-/// The next child of this process is the first process of a new PID namespace. An ordinary user may do that only in a
-/// user namespace, which this process then enters too; its capabilities there end when the init is done with them.
+/// Makes the next child of this process the first process of a new PID namespace. An ordinary user may do that only in
+/// a user namespace, which this process then enters too; its capabilities there end when the init is done with them.
 pub(super) fn enter() -> Result<(), String> {
     let (user, group) = (getuid(), getgid());
     if user.is_root() {

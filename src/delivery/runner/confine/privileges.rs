@@ -58,7 +58,7 @@ fn become_user(user: u32) -> io::Result<()> {
 }
 
 pub(super) fn limit(limits: &StepLimits) -> Result<(), String> {
-    // Raising it is always allowed; where the file does not exist, nothing is lost.
+    // Raising the score is always allowed; where the file does not exist, nothing is lost.
     std::fs::write("/proc/self/oom_score_adj", OOM_SCORE).ok();
     let all = [
         (Resource::Nproc, limits.processes),
@@ -76,8 +76,8 @@ pub(super) fn limit(limits: &StepLimits) -> Result<(), String> {
     Ok(())
 }
 
-/// "Function not implemented", as in a kernel without them: programs try these first and fall back to others. The
-/// arguments of `clone3` are in memory, where no filter can read them; those of `clone` can be checked.
+/// These calls fail with "function not implemented", as in a kernel without them: programs try them first and fall back
+/// to others. The arguments of `clone3` are in memory, where no filter can read them; those of `clone` can be checked.
 const NOT_IMPLEMENTED: &[c_long] =
     &[libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register];
 
@@ -85,7 +85,7 @@ const NOT_IMPLEMENTED: &[c_long] =
 const KEXEC_FILE_LOAD: c_long = if cfg!(target_arch = "x86_64") { 320 } else { 294 };
 const OPEN_TREE_ATTR: c_long = 467;
 
-/// "Operation not permitted".
+/// These calls fail with "operation not permitted".
 const REFUSED: &[c_long] = &[
     // The kernel's keys are shared by all processes of a user or of a session.
     libc::SYS_add_key,
@@ -161,8 +161,8 @@ pub(super) fn filter() -> Result<(), String> {
     })
 }
 
-/// One per answer. Each also kills a process that makes system calls of another architecture, such as a 32-bit program:
-/// they have other numbers.
+/// One filter per answer. Each also kills a process that makes system calls of another architecture, such as a 32-bit
+/// program: they have other numbers.
 fn programs() -> Result<[BpfProgram; 2], BackendError> {
     let whole = |calls: &[c_long]| calls.iter().map(|call| (*call, Vec::new())).collect::<Vec<_>>();
     let mut refused = whole(REFUSED);

@@ -18,7 +18,7 @@ use store::space::{is_lack_of_space, tells_of_lack_of_space};
 /// Used in place of a deployment's id.
 const PROBE: &str = "probe";
 
-/// A full disk says nothing about the machine: the reason that nothing could be tried, as the end of a sentence.
+/// Why no layer could be tried, as the end of a sentence. A full disk, for example, says nothing about the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Untried(pub String);
 

@@ -26,7 +26,7 @@ const LISTED: &str = "/proc/net/unix";
 const OTHERS_MAX: usize = 1_000;
 const NAMED_MAX: usize = 5;
 
-/// Removed when this is dropped.
+/// The sockets of the probe, removed when dropped.
 pub(super) struct ProbeSockets {
     dir: PathBuf,
     name: String,

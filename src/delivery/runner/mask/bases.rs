@@ -218,7 +218,7 @@ pub struct BaseSearch {
     run: usize,
     /// The bases have seen the run up to here.
     seen_until: u64,
-    /// Whether they have seen any of it.
+    /// Whether the bases have seen any part of the run.
     is_seen: bool,
     line_break: LineBreak,
 }

@@ -149,7 +149,7 @@ impl DumpSearch {
         };
     }
 
-    /// `next` is the byte after it.
+    /// `next` is the byte after the number.
     fn number(&mut self, patterns: &SecretPatterns, number: Number<'_>, next: Option<u8>, hidden: &mut Hidden) {
         let (start, end) = (self.at, self.at + number.length as u64);
         let is_offset = matches!(self.place, DumpPosition::Line { .. })
@@ -171,7 +171,7 @@ impl DumpSearch {
                 self.place = DumpPosition::Text { since: start - gap };
                 return;
             }
-            // It may begin another dump, so it is examined again as the first number.
+            // The number may begin another dump, so it is examined again as the first one.
             if self.place == DumpPosition::Outside {
                 self.pass(end, b'0');
             }

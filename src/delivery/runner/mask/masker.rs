@@ -33,7 +33,6 @@ impl Mask {
         String::from_utf8_lossy(&masked).into_owned()
     }
 
-    /// Its memory use.
     pub fn memory_bytes(&self) -> usize {
         self.0.memory_bytes()
     }

@@ -7,9 +7,9 @@ use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous::NFA;
 use aho_corasick::{Anchored, MatchKind};
 
-/// Shorter pieces of a secret occur everywhere by chance.
+/// The minimum length of a searched piece: shorter pieces of a secret occur everywhere by chance.
 pub const PIECE_BYTES_MIN: usize = 4;
-/// The same for a value in hexadecimal, which is twice as long.
+/// The minimum in hexadecimal, where a value is twice as long.
 pub const HEX_BYTES_MIN: usize = 2;
 /// The limit for all patterns together: more than the environment variables of a process can hold.
 const PATTERN_BYTES_MAX: usize = 2 * 1024 * 1024;
@@ -94,7 +94,6 @@ impl SecretPatterns {
         matches.map(|index| self.automaton.pattern_len(self.automaton.match_pattern(state, index))).max()
     }
 
-    /// Its memory use.
     pub fn memory_bytes(&self) -> usize {
         self.automaton.memory_usage() + self.depths.capacity() * size_of::<u32>() + size_of::<Self>()
     }
@@ -118,9 +117,9 @@ impl PatternTraits {
     }
 }
 
-/// If output ends in fewer characters of a secret, it is most likely unrelated to it.
+/// The minimum number of characters of a secret at the end of output; fewer are most likely unrelated to it.
 pub const SUSPICIOUS_CHARACTERS: u64 = 8;
-/// The same for decoded bytes.
+/// The minimum number of decoded bytes.
 const SUSPICIOUS_BYTES: usize = 4;
 
 /// The newest output. Positions count from the beginning of the whole output.

@@ -51,7 +51,7 @@ pub const ENCODERS: [Encoder; 43] = [
     ("UTF-16, big-endian", |text| text.encode_utf16().flat_map(u16::to_be_bytes).collect()),
 ];
 
-/// By bits: the alphabet in groups of `bits`, in lines.
+/// Encodes `bits` bits per character of the alphabet, in lines of `columns` characters.
 pub fn base(text: &str, alphabet: &[u8], bits: usize, columns: usize) -> Vec<u8> {
     let all: Vec<u8> = text.bytes().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
     let value = |group: &[u8]| (0..bits).fold(0, |value, index| value << 1 | group.get(index).copied().unwrap_or(0));

@@ -5,7 +5,7 @@ use super::encoders::ENCODERS;
 use super::*;
 use testkit::fuzz::fuzz_with;
 
-/// Few, since each is as slow as many elsewhere.
+/// Few, since each input takes as long as many inputs elsewhere.
 const INPUTS: u64 = 400;
 const SECRETS: [&str; 4] = [
     "hunter2!",
