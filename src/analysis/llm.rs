@@ -13,7 +13,7 @@ use std::time::Duration;
 use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use zeroize::Zeroizing;
 
 use self::prompt::{Mask, SentLine};
@@ -147,6 +147,21 @@ fn unreachable(error: reqwest::Error) -> EngineError {
 }
 
 #[derive(Deserialize)]
+struct Completion {
+    choices: Vec<Choice>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    message: Message,
+}
+
+#[derive(Deserialize)]
+struct Message {
+    content: Option<String>,
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ModelAnswer {
     category: String,
@@ -166,12 +181,12 @@ struct LineReference {
 
 /// Parses a finding from the body of a response; `sent` are the lines it may refer to.
 fn finding(body: &[u8], sent: &[SentLine<'_>]) -> Result<Finding, EngineError> {
-    let completion: Value = serde_json::from_slice(body).unwrap_or_default();
-    let choices = completion["choices"].as_array().ok_or(EngineError::Answer("it is not a chat completion"))?;
-    let content = choices.first().and_then(|choice| choice["message"]["content"].as_str());
+    let completion: Completion =
+        serde_json::from_slice(body).map_err(|_| EngineError::Answer("it is not a chat completion"))?;
+    let content = completion.choices.into_iter().next().and_then(|choice| choice.message.content);
     let content = content.ok_or(EngineError::Answer("it has no text"))?;
     let answer: ModelAnswer =
-        serde_json::from_str(content).map_err(|_| EngineError::Answer("its text is not the requested JSON"))?;
+        serde_json::from_str(&content).map_err(|_| EngineError::Answer("its text is not the requested JSON"))?;
     let category = Category::parse(&answer.category).map_err(|_| EngineError::Answer("its category is unknown"))?;
     if !(0.0..=1.0).contains(&answer.confidence) {
         return Err(EngineError::Answer("its confidence is not between 0 and 1"));

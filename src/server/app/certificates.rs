@@ -15,20 +15,22 @@ const FILES_READ_EVERY: Duration = Duration::from_secs(5);
 /// How often failed handshakes are reported, with one line per reason.
 const HANDSHAKES_REPORTED_EVERY: Duration = Duration::from_secs(1);
 
-/// Reads the files every few seconds, and immediately when notified.
-pub async fn keep_fresh(tls: Arc<ServerTls>, asked: Arc<Notify>) {
-    let mut rounds = tokio::time::interval(FILES_READ_EVERY);
-    rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+/// Reads the files every few seconds, and immediately when notified. The metrics are there from the call on.
+pub fn keep_fresh(tls: Arc<ServerTls>, asked: Arc<Notify>) -> impl Future<Output = ()> {
     let mut watch = Watch::new(&tls);
-    loop {
-        tokio::select! {
-            _ = rounds.tick() => {}
-            () = asked.notified() => {}
-        }
-        let reading = tls.clone();
-        match tokio::task::spawn_blocking(move || reading.refresh()).await {
-            Ok(refreshed) => watch.refreshed(refreshed, &tls),
-            Err(error) => tracing::error!(%error, "cannot read the files of TLS"),
+    async move {
+        let mut rounds = tokio::time::interval(FILES_READ_EVERY);
+        rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = rounds.tick() => {}
+                () = asked.notified() => {}
+            }
+            let reading = tls.clone();
+            match tokio::task::spawn_blocking(move || reading.refresh()).await {
+                Ok(refreshed) => watch.refreshed(refreshed, &tls),
+                Err(error) => tracing::error!(%error, "cannot read the files of TLS"),
+            }
         }
     }
 }

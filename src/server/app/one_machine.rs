@@ -65,8 +65,8 @@ pub async fn serve(
     store.started();
     let running = host.listen(listeners, Served::Only(live.realm.clone()))?;
     let operator_socket = open_operator_socket(settings, live.realm.clone(), host.closes_data);
-    greeting::greet(&host, &running, &live.realm.accounts, first_admin.as_ref());
     let chores = node_chores::begin(&host, &running, reloading);
+    greeting::greet(&host, &running, &live.realm.accounts, first_admin.as_ref());
 
     signals.next().await;
     chores.iter().for_each(JoinHandle::abort);

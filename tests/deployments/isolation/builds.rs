@@ -82,6 +82,7 @@ fi
 if has ssh-agent && id -un; then
     eval "$(ssh-agent)" >/dev/null && ssh-keygen -q -t ed25519 -N "" -f key && ssh-add -q key && ssh-add -l >/dev/null || echo ssh: FAILED
     ssh-agent -k >/dev/null
+    while kill -0 "$SSH_AGENT_PID" 2>/dev/null; do sleep 0.05; done
 fi
 if has initdb && id -un && [ "$(id -u)" != 0 ]; then
     initdb -D db >/dev/null && pg_ctl -D db -w -s -o "-c listen_addresses='' -k $PWD/db" start &&

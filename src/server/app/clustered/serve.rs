@@ -86,8 +86,8 @@ pub async fn serve<E: Engine>(
     let map = Arc::new(ShardMap::new(shards, own.run, view.clone()));
     let served = Served::Shards(Arc::new(http::Cluster { shards: map.clone(), client }));
     let running = host.listen(listeners, served)?;
-    greeting::greet_node(&host, (cluster, &own.url), &running);
     let chores = node_chores::begin(&host, &running, reloading);
+    greeting::greet_node(&host, (cluster, &own.url), &running);
     actix_web::rt::spawn(ownership.run());
 
     let opener = Opener { engine: &*engine, key: master.short_hash(), cluster, shards, host: &host };
