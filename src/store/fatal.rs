@@ -1,4 +1,4 @@
-//! Ends the process when the disk fails, or when a thread panics without which the store would wait forever.
+//! Ends the process when the disk fails, or when a thread panics that the store depends on.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ pub fn exit_on_fatal() -> Fatal {
 pub fn exit_with(code: i32) -> Fatal {
     Arc::new(move |sentence| {
         tracing::error!("{sentence}");
-        // Not `eprintln`, which panics if stderr is on a full disk too.
+        // Unlike `writeln`, `eprintln` panics if stderr is on a full disk too.
         writeln!(std::io::stderr(), "lockkeeper: {sentence}").ok();
         std::process::exit(code)
     })
