@@ -1,6 +1,7 @@
 //! The data directory: only one process at a time may use it, and it must be one of ours with a supported format.
 //!
-//! Layout: `LOCK` (held while the store lives), `FORMAT` (kind and format number), `log/` (redo log), `sled/` (database).
+//! Layout: `LOCK` (held while the store is open), `FORMAT` (kind and format number), `log/` (redo log), `sled/`
+//! (database).
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Ends the process when the disk fails: after a failed `fdatasync` the kernel has dropped the page, so a second attempt
-/// would report a false success. Called with one sentence for the operator.
+/// Ends the process when the disk fails: after a failed `fdatasync` the kernel has dropped the page, and a second
+/// attempt would falsely succeed. Called with one sentence for the operator.
 pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// `EX_IOERR` of sysexits.h.

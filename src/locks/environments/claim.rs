@@ -322,8 +322,8 @@ impl Environments {
         Ok(holders)
     }
 
-    /// Ends the session of a waiter for any environment. Returns the session unchanged if it has ended, or has got an
-    /// environment meanwhile.
+    /// Ends the session of a waiter for any environment. Returns the session unchanged if it has already ended, or has
+    /// been granted an environment.
     pub async fn leave_pool(
         &self,
         pipeline: &PipelineKey,

@@ -59,8 +59,7 @@ impl Fingerprint {
         Self::of_parts(&[method.as_bytes(), path_and_query.as_bytes(), body])
     }
 
-    /// For a body with a secret, which must not be found by guessing: only the sender knows `salt`, and it is never
-    /// stored.
+    /// For a body with a secret, which must not be found by guessing: the sender knows `salt`, and it is not on disk.
     pub fn salted(salt: &[u8], method: &str, path_and_query: &str, body: &[u8]) -> Self {
         Self::of_parts(&[salt, method.as_bytes(), path_and_query.as_bytes(), body])
     }
