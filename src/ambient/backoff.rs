@@ -1,10 +1,10 @@
-//! The pause before a failed operation is tried again: it doubles from a first to a longest one, and has a random part,
-//! so that operations that failed together do not all return together. No crate fits: those that exist sleep
-//! themselves, with their own clock and randomness, while an actor sets a deadline instead.
+//! The pause before a failed operation is retried. It doubles from a first to a longest one and has a random part, so
+//! that operations that failed together do not all retry together. No existing crate fits: they sleep themselves, with
+//! their own clock and randomness, while an actor sets a deadline instead.
 
 use std::time::Duration;
 
-/// No pause grows beyond this: 2 to this power times any first pause is longer than every longest one.
+/// The maximum number of doublings: 2 to this power times any first pause exceeds every longest one.
 const DOUBLINGS_MAX: u32 = 24;
 
 /// How the pauses of one kind of work grow.
@@ -19,8 +19,8 @@ impl Backoff {
         Self { first, longest }
     }
 
-    /// The pause after this many consecutive failures, counted from 1: from half the limit to the limit. `chance` is
-    /// from 0 to 1.
+    /// The pause after this many consecutive failures, counted from 1: between half of the doubled pause and all of it,
+    /// by `chance`, which is from 0 to 1.
     pub fn pause(self, failures: u32, chance: f64) -> Duration {
         let doublings = failures.saturating_sub(1).min(DOUBLINGS_MAX);
         let bound = self.first.saturating_mul(1 << doublings).min(self.longest);
@@ -40,13 +40,13 @@ impl Retries {
         Self { backoff, failures: 0 }
     }
 
-    /// The operation failed: returns the pause before the next attempt.
+    /// Records a failure. Returns the pause before the next attempt.
     pub fn failed(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         self.backoff.pause(self.failures, rand::random())
     }
 
-    /// The operation succeeded: the next failure is a first one.
+    /// Records a success: the next failure counts as the first.
     pub fn worked(&mut self) {
         self.failures = 0;
     }

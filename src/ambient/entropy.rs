@@ -2,7 +2,7 @@
 
 use domain::IdSeed;
 
-/// Unique per call: the first 96 bits of a version 7 UUID, which contain its millisecond and its counter.
+/// Unique per call: the first 96 bits of a version 7 UUID, which contain a millisecond and a counter.
 pub fn id_seed() -> IdSeed {
     let mut seed = [0; 12];
     seed.copy_from_slice(&uuid::Uuid::now_v7().as_bytes()[..12]);

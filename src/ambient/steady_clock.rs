@@ -11,7 +11,7 @@ use domain::{Boot, SteadyTime, Tick};
 /// Changes with every start of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Cheap to clone. A function, so that tests can move the time.
+/// Cheap to clone. Contains a function, so that tests can control the time.
 #[derive(Clone)]
 pub struct SteadyClock {
     pub boot: Boot,
@@ -26,7 +26,7 @@ impl SteadyClock {
 
     /// Milliseconds since the machine started, without the time it was suspended.
     pub fn of_machine() -> Self {
-        // `Instant` is the same clock, and the cheapest way to read it; it only does not reveal its origin.
+        // `Instant` is the same clock and the cheapest to read, but does not reveal its origin.
         let (since_boot, began) = (clock_gettime(ClockId::Monotonic), Instant::now());
         let before = since_boot.tv_sec.saturating_mul(1_000).saturating_add(since_boot.tv_nsec / 1_000_000);
         let elapsed = move || i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
@@ -41,14 +41,14 @@ impl SteadyClock {
         SteadyTime { boot: self.boot, tick: self.tick() }
     }
 
-    /// How long ago `earlier` was at least. Its data existed when this clock was created.
+    /// The minimum time since `earlier`, a time in data that existed when this clock was created.
     pub fn at_least_since(&self, earlier: SteadyTime) -> Duration {
         self.now().at_least_since(earlier, self.opened)
     }
 }
 
-/// If the machine has no boot id, every run gets a new one, so that nothing is concluded from the ticks of an earlier
-/// run.
+/// The boot of the machine. Without a boot id, every run gets a new one, so that nothing is concluded from the ticks of
+/// an earlier run.
 fn this_boot() -> Boot {
     let id = std::fs::read_to_string(BOOT_ID).ok().and_then(|text| uuid::Uuid::parse_str(text.trim()).ok());
     id.map_or_else(|| Boot::from(entropy::id_seed()), |id| Boot(id.as_u64_pair().0))
@@ -63,7 +63,7 @@ mod tests {
         let (first, second) = (SteadyClock::of_machine(), SteadyClock::of_machine());
         assert_eq!(first.boot, second.boot);
         let ticks = [first.tick(), second.tick(), first.tick(), second.tick()];
-        // Each is rounded to milliseconds separately.
+        // The two clocks round to milliseconds separately.
         assert!(ticks.iter().zip(&ticks[1..]).all(|(earlier, later)| earlier.0 <= later.0 + 1), "{ticks:?}");
         assert!(ticks[0] > Tick(0));
     }

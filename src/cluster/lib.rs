@@ -1,11 +1,10 @@
-//! Several machines: who owns which shard of the engine, and since when, by whose clock.
+//! Several machines: which node owns which shard of the engine, and since when, by which clock.
 //!
-//! Each line may use those above it, and none below:
+//! Each line uses only those above it:
 //!
-//! - `placement`: the shard of an organization, the node that should own it, and when it is handed over to that node,
-//!   pure
-//! - `sightings`: the shards and nodes that a node has seen, and when it may take a shard, pure
-//! - `status`: the cluster as its operator sees it, pure
+//! - `placement`: the shard of an organization, the node that should own it, and when a shard is handed over; pure
+//! - `sightings`: the shards and nodes that a node has seen, and when it may take a shard; pure
+//! - `status`: the cluster as its operator sees it; pure
 //! - `ownership`: the loop that writes the node's record, watches the others and takes shards
 
 mod ownership;

@@ -14,8 +14,8 @@ use ambient::backoff::{Backoff, Retries};
 use store::engine::{Engine, EngineError, Moment, NodeRecord, Owner, Pairs, Shard, Tenure, Version};
 use store::{EngineOptions, EngineStore};
 
-/// The attempts to take a shard after a lost answer. Its record shows the outcome otherwise. With short pauses, since
-/// its lease has begun.
+/// The attempts to take a shard when answers are lost; afterwards, the shard's record shows the outcome. The pauses are
+/// short, since the lease has already begun.
 const TAKE_ATTEMPTS: u32 = 3;
 const TAKE_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_millis(200));
 /// The pauses before loading a shard again after a failure: each attempt requests the whole shard.
@@ -31,18 +31,18 @@ pub struct ShardOwnershipOptions {
     pub store: EngineOptions,
 }
 
-/// A shard that this node owns from now on.
+/// A shard that this node has just taken.
 pub struct TakenShard {
     pub number: u16,
     pub store: EngineStore,
-    /// Its last owner had left it, so none of its steps can still run.
+    /// Whether the last owner had left the shard, so that none of its steps can still run.
     pub was_left: bool,
 }
 
 /// The cluster as last seen by this node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct View {
-    /// By number; shards without a record have no owner.
+    /// The shards by number; a shard without a record has no owner.
     pub shards: Vec<Shard>,
     pub nodes: Vec<SeenNode>,
     /// The numbers of shards whose owners have been silent for the length of a lease.
@@ -62,7 +62,7 @@ pub struct ShardOwnership<E> {
     options: ShardOwnershipOptions,
     sightings: Sightings,
     announced: Option<Moment>,
-    /// Shards that are loaded before they are taken.
+    /// Shards being loaded before they are taken.
     ahead: HashMap<u16, Ahead>,
     /// Shards that could not be loaded, and when to try again.
     unloadable: HashMap<u16, (Instant, Retries)>,
@@ -82,7 +82,7 @@ impl Drop for Ahead {
 }
 
 impl<E: Engine> ShardOwnership<E> {
-    /// Also returns the receivers of its view and of the shards it takes.
+    /// Also returns the receivers of the view and of the taken shards.
     pub fn new(
         engine: Arc<E>,
         options: ShardOwnershipOptions,
@@ -103,7 +103,7 @@ impl<E: Engine> ShardOwnership<E> {
         (ownership, seen, taken)
     }
 
-    /// Runs until both receivers are gone. If only the receiver of shards is gone, this process is stopping.
+    /// Runs until both receivers are dropped. If only the receiver of shards is dropped, this process is stopping.
     pub async fn run(mut self) {
         let mut polls = tokio::time::interval(self.options.store.timing.poll_every);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -168,7 +168,7 @@ impl<E: Engine> ShardOwnership<E> {
             self.ahead.remove(&shard.number);
             return Ok(());
         }
-        // A shard is taken once it is loaded: from then on its owner must renew its record every second.
+        // A shard is taken only once it is loaded, because its owner must renew the record every second from then on.
         match self.ahead.get(&shard.number) {
             Some(ahead) if ahead.version != shard.version => self.load_ahead(shard),
             Some(ahead) if ahead.loading.is_finished() && wish == Wish::Take => self.take(shard).await?,
@@ -184,7 +184,7 @@ impl<E: Engine> ShardOwnership<E> {
         }
         let (engine, number, version) = (self.engine.clone(), shard.number, shard.version);
         let loading = tokio::spawn(async move {
-            // The shard has never been written.
+            // Version 0 means that the shard has never been written.
             if version == Version(0) { Ok(Pairs::new()) } else { engine.load(number, version).await }
         });
         self.ahead.insert(number, Ahead { version, loading });
@@ -215,8 +215,8 @@ impl<E: Engine> ShardOwnership<E> {
         let was_left = shard.owner.is_none();
         let handed_on = self.hand_on.send(TakenShard { number: shard.number, store, was_left }).await;
         if let Err(mpsc::error::SendError(unwanted)) = handed_on {
-            // Only a stopping process no longer receives it: the shard goes to another node, immediately if it was free
-            // for us.
+            // A stopping process no longer receives shards. The shard goes to another node, immediately if its last
+            // owner had left it.
             let give_up = move || if was_left { unwanted.store.leave(None) } else { unwanted.store.close() };
             tokio::task::spawn_blocking(give_up).await.ok();
         }

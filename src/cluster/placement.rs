@@ -1,4 +1,4 @@
-//! Which shard an organization belongs to, which node should own it, and when an owner hands it over to that node, so
+//! The shard of an organization, the node that should own a shard, and when an owner hands it over to that node, so
 //! that returning nodes get their share again. Every node computes the same result without communication, and a joining
 //! or leaving node moves only its own shards.
 
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use domain::Identifier;
 
-/// The shard of an organization. Part of the stored form: it must never change.
+/// The shard of an organization. Part of the stored form, so it must never change.
 pub fn shard_of(organization: &Identifier, shards: NonZeroU16) -> u16 {
     let hash = crc32c::crc32c(organization.as_str().as_bytes());
     // The remainder of a division by a 16-bit number has at most 16 bits.
@@ -30,17 +30,17 @@ fn weight(shard: u16, node: &str) -> u64 {
     first.iter().fold(0, |weight, byte| weight << 8 | u64::from(*byte))
 }
 
-/// A node that comes and goes should not move shards each time.
+/// Prevents a node that comes and goes from moving shards each time.
 const OUTRANKED_FOR: Duration = Duration::from_secs(60);
 
-/// Since when each shard of this node has been outranked, and by which node.
+/// Since when each shard of this node should belong to another node, and to which.
 #[derive(Debug, Default)]
 pub struct Balance {
     outranked: HashMap<u16, (String, Instant)>,
 }
 
 impl Balance {
-    /// A shard that should be handed over now, and the node that should own it.
+    /// A shard to hand over now, and the node that should own it.
     pub fn next(&mut self, own: &str, shards: &[u16], living: &[&str], now: Instant) -> Option<(u16, String)> {
         self.outranked.retain(|shard, _| shards.contains(shard));
         for shard in shards {

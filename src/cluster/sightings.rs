@@ -1,7 +1,7 @@
-//! The shards and nodes that a node has seen, timed only by its own clock, since the clocks of others may be wrong.
+//! The shards and nodes that a node has seen, timed only by its own clock, since other clocks may be wrong.
 //!
 //! Every change of a record proves that its writer is alive. A node that cannot reach the engine sees no changes, and
-//! must not take that for the death of others: after a failed poll, all times count from the next successful one.
+//! must not conclude that the others are dead: after a failed poll, all times count from the next successful one.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::placement::rank;
 use store::engine::{Moment, NodeRecord, Shard, Timing, Version};
 
-/// A record, and since when it has had this version.
+/// A record's version, and when it was first seen.
 #[derive(Debug, Clone, Copy)]
 struct Sighting {
     version: Version,
@@ -28,7 +28,7 @@ pub struct Sightings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     Wait,
-    /// Its owner may be gone: load the shard, so that taking it is faster.
+    /// The owner may be gone: load the shard, so that taking it is faster.
     Prepare,
     Take,
 }
@@ -38,8 +38,8 @@ impl Sightings {
         Self { own: own.to_owned(), timing, shards: HashMap::new(), nodes: HashMap::new() }
     }
 
-    /// `now` is the time of the engine's answer. The question was asked earlier, and the owner may have written its
-    /// record in between: counted from the question, the record would seem unchanged for too long.
+    /// `now` is the time of the engine's answer. The request was sent earlier, and the owner may have written its
+    /// record in between: counted from the request, the record would seem unchanged for too long.
     pub fn saw(&mut self, shards: &[Shard], nodes: &[NodeRecord], now: Moment) {
         for shard in shards {
             note(self.shards.entry(shard.number), shard.version, now);
@@ -50,13 +50,13 @@ impl Sightings {
         }
     }
 
-    /// The engine has not answered: changes meanwhile were not seen.
+    /// The engine has not answered, so changes may have been missed.
     pub fn saw_nothing(&mut self) {
         self.shards.clear();
         self.nodes.clear();
     }
 
-    /// The nodes that may own shards: this one, and those that have recently written their records.
+    /// The nodes that may own shards: this one, and those that have written their records recently.
     pub fn living(&self, now: Moment) -> impl Iterator<Item = &str> {
         let gone_after = self.timing.gone_after;
         self.nodes
@@ -65,14 +65,14 @@ impl Sightings {
             .map(|(name, _)| name.as_str())
     }
 
-    /// Shards whose records have not changed for the length of a lease: nobody may act as their owner now.
+    /// The shards whose records have not changed for the length of a lease, so that nobody may act as their owner now.
     pub fn lapsed(&self, now: Moment) -> Vec<u16> {
         let lease = self.timing.lease;
         let silent = self.shards.iter().filter(|(_, sighting)| stood(**sighting, now) >= lease);
         silent.map(|(number, _)| *number).collect()
     }
 
-    /// The next step for a shard that another node owns, or nobody.
+    /// The next step for a shard that is not owned by this node.
     pub fn wish(&self, shard: &Shard, now: Moment) -> Wish {
         let others = self.living(now).filter(|node| *node != self.own);
         let later = self.timing.per_rank * u32::try_from(rank(shard.number, &self.own, others)).unwrap_or(u32::MAX);
@@ -89,8 +89,8 @@ impl Sightings {
         }
     }
 
-    /// How long the record must stay unchanged until the shard is free. A shard that its owner has left is immediately
-    /// free for the node that the owner named.
+    /// How long the record must stay unchanged until the shard is free. A shard whose owner has left it is immediately
+    /// free for the successor that the owner named.
     fn free_after(&self, shard: &Shard) -> Duration {
         match (&shard.owner, &shard.successor) {
             (None, None) => Duration::ZERO,

@@ -1,5 +1,5 @@
-//! Nodes with separate clocks, an engine that answers late or not at all, and processes that freeze: at no moment do
-//! two of them act as the owner of one shard.
+//! Nodes with separate clocks, an engine that answers late or not at all, and processes that freeze: two nodes never
+//! act as the owner of one shard at the same moment.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ const BEAT_EVERY_MILLIS: u64 = 1_000;
 const FAULTS_FOR_MILLIS: u64 = 120_000;
 const QUIET_FOR_MILLIS: u64 = 25_000;
 
-/// A pending request: when it takes effect, when its answer arrives, if it does, and when it is given up.
+/// A pending request: when it takes effect, when its answer arrives (if it does), and when the node gives up on it.
 struct Request {
     what: What,
     effect_at: u64,
@@ -30,7 +30,7 @@ struct Request {
 #[derive(Clone)]
 enum What {
     Poll,
-    /// Writes the record if its version is still that of this one.
+    /// Writes the record, if the version in the engine is still the one in this record.
     Write(Shard),
 }
 
@@ -42,7 +42,7 @@ enum Role {
 
 struct Node {
     owner: Owner,
-    /// How its clock differs from the time of the simulation.
+    /// The difference between the node's clock and the time of the simulation.
     offset: u64,
     speed_percent: u64,
     still_until: u64,
@@ -59,7 +59,7 @@ struct World {
     random: StdRng,
     has_faults: bool,
     taken: u32,
-    /// Requests that their senders have given up, but that may still arrive.
+    /// Requests that their senders have given up but that may still arrive.
     given_up: Vec<Request>,
 }
 
@@ -99,7 +99,7 @@ impl Node {
                     sightings.saw_nothing();
                     *wants = None;
                 }
-                // The same transaction again.
+                // Resends the same transaction.
                 Role::Owner { record, .. } => self.request = Some(world.send(What::Write(record.clone()))),
                 Role::Deposed => {}
             }
@@ -137,7 +137,7 @@ impl Node {
                 self.next_at = world.now;
             }
             (Role::Owner { lease, record }, What::Write(_)) => {
-                // If the compare failed, the record shows whether an earlier attempt succeeded.
+                // If the comparison failed, the record shows whether an earlier attempt succeeded.
                 if found.epoch == record.epoch && found.owner == record.owner {
                     lease.confirmed(self.first_sent, self.first_sent);
                     *record = found;
@@ -174,13 +174,13 @@ impl World {
         let (answer_at, given_up_at) = (effect_at + delay(&mut self.random), self.now + TIMEOUT_MILLIS);
         let lost = self.has_faults && self.random.random_bool(0.05);
         let answer_at = Some(answer_at).filter(|at| !lost && *at <= given_up_at);
-        // A request without an answer may arrive long after its sender gave it up.
+        // A request without an answer may arrive long after its sender gave up on it.
         let effect_at = if lost { self.now + self.random.random_range(1..10_000) } else { effect_at };
         Request { what, effect_at, answer_at, given_up_at, found: None }
     }
 }
 
-/// Runs three nodes with faults and then without, checking every moment. Returns how often the shard was taken.
+/// Runs three nodes with faults and then without, and checks every moment. Returns how often the shard was taken.
 fn run(seed: u64) -> u32 {
     let mut random = StdRng::seed_from_u64(seed);
     let mut nodes = [0, 1, 2].map(|number| Node::new(number, &mut random));
@@ -206,7 +206,7 @@ fn run(seed: u64) -> u32 {
                 node.step(&mut world);
             }
             if let Role::Deposed = node.role {
-                // It exits and restarts as another owner.
+                // The node exits and restarts as another owner.
                 let run = node.owner.run + NODES.len() as u128;
                 let number = usize::try_from(run % NODES.len() as u128).unwrap();
                 *node = Node::new(number, &mut world.random);

@@ -1,11 +1,11 @@
-//! The state of a cluster for its operator, from two reads of the engine: every live node has written between them.
+//! The state of a cluster for its operator, from two reads of the engine. Every live node writes between the two.
 
 use store::engine::{ClusterRecord, ClusterState, NodeRecord, Room, Shard, Version};
 
 /// One read of the engine.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// All shards that ever had an owner, which is all once a cluster has started.
+    /// All shards that ever had an owner. Once a cluster has started, these are all of its shards.
     pub shards: Vec<Shard>,
     pub nodes: Vec<NodeRecord>,
 }
@@ -25,7 +25,7 @@ pub struct NodeStatus {
     pub url: String,
     pub program: String,
     pub lives: bool,
-    /// The number of shards it owns.
+    /// The number of shards that the node owns.
     pub shards: usize,
 }
 
@@ -41,15 +41,15 @@ pub struct ShardStatus {
 pub enum ShardOwner {
     /// A node that has written since the first read.
     Active(String),
-    /// A node that has not.
+    /// A node that has not written since the first read.
     Silent(String),
-    /// Its last owner has left it, possibly naming a successor.
+    /// The last owner has left the shard, possibly naming a successor.
     Nobody { successor: Option<String> },
 }
 
 impl ClusterStatus {
     pub fn new(cluster: Option<ClusterRecord>, before: &Snapshot, after: Snapshot, room: Room) -> ClusterStatus {
-        // An abandoned import may have left records of more shards.
+        // Ignores records of further shards, which an abandoned import may have left.
         let is_of_cluster = |shard: &&Shard| cluster.is_none_or(|cluster| shard.number < cluster.shards.get());
         let shards: Vec<_> =
             after.shards.iter().filter(is_of_cluster).map(|shard| shard_status(before, shard)).collect();

@@ -1,4 +1,4 @@
-//! Stewards of several nodes on one in-memory engine.
+//! Shard ownership of several nodes on one in-memory engine.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use store::engine::{Owner, Timing};
 use store::{Batch, EngineOptions, EngineStore, Store, StoreError, commit_durably};
 
 const SHARDS: u16 = 6;
-/// Longer than anything here takes; beyond it a waiting test fails.
+/// Longer than anything here takes; a test that waits longer fails.
 const LONGEST: Duration = Duration::from_secs(60);
 
 struct Node {
@@ -53,7 +53,7 @@ impl Node {
         tokio::time::timeout(LONGEST, self.view.wait_for(what)).await.unwrap().unwrap().clone()
     }
 
-    /// Like `kill -9`: nothing more is sent.
+    /// Stops the node like `kill -9`: nothing more is sent.
     fn kill(self) {
         self.ownership.abort();
         self.stores.into_values().for_each(EngineStore::abandon);
@@ -76,7 +76,7 @@ fn all_owned(view: &View) -> bool {
 
 #[tokio::test]
 async fn one_node_takes_everything_and_another_takes_it_over_when_it_is_killed() {
-    // Slow enough that a stalled machine does not make an owner look dead.
+    // The timing is slow enough that a stalled machine does not make an owner look dead.
     let (cluster, timing) = (Arc::new(Cluster::default()), Timing::default());
     let mut first = Node::start(&cluster, 1, Faults::default(), timing);
     first.until_it_has(SHARDS.into()).await;

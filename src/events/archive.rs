@@ -1,5 +1,5 @@
-//! The archive: the security events of pages dropped by retention. Each class of an organization has a separate list, in
-//! pages chained like those of a journal, so that a missing or changed event is detected.
+//! The archive: security events from pages that retention has dropped. Each class of an organization has a separate
+//! list, in pages chained like those of a journal, so that a missing or changed event is detected.
 
 use super::event::unreadable;
 use super::seal::{ArchiveHead, AuditKey};
@@ -22,7 +22,7 @@ pub(super) struct Archive<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ArchivedEvent {
     pub number: u64,
-    /// The hash of the previous event in the journal, on which its own hash depends.
+    /// The hash of the previous event in the journal, from which this event's own hash is computed.
     pub before: Hash,
     pub hash: Hash,
     pub body: Vec<u8>,
@@ -55,7 +55,7 @@ impl Archive<'_> {
         Ok(self.find_head()?.unwrap_or_else(|| ArchiveHead::origin(self.organization, self.class)))
     }
 
-    /// Adds the MAC of this key.
+    /// Stores the head, with a MAC if there is an audit key.
     pub fn put_head(&self, head: ArchiveHead, batch: &mut Batch) {
         let mac = self.key.map(|key| key.mac_of_archive(self.organization, self.class, &head));
         batch.put(head_key(self.organization, self.class), encode(&ArchiveHead { mac, ..head }.to_form()));
@@ -66,7 +66,7 @@ impl Archive<'_> {
         bytes.map(|bytes| Page::decode(&bytes).ok_or_else(|| unreadable("a page of the archive"))).transpose()
     }
 
-    /// In ascending order; empty if the page was dropped.
+    /// The events of a page in ascending order; empty if the page was dropped.
     fn events_of_page(&self, page: u64) -> Result<Vec<ArchivedEvent>, StoreError> {
         let Some(page) = self.page(page)? else { return Ok(Vec::new()) };
         let events = page.entries.iter().map(|entry| ArchivedEvent::decode(&entry.body));
@@ -132,9 +132,9 @@ pub(super) struct ArchiveReader<'a>(Vec<ClassReader<'a>>);
 struct ClassReader<'a> {
     archive: Archive<'a>,
     first: u64,
-    /// Pages from here on have been read.
+    /// Pages from this one on have been read.
     end: u64,
-    /// The rest of the page read last, ascending.
+    /// The unread rest of the current page, ascending.
     unread: Vec<ArchivedEvent>,
 }
 

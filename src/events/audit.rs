@@ -1,14 +1,14 @@
 //! The audit: checks that an organization's events are those that were recorded. Each event is chained to the previous
-//! one by its hash, and the beginning and the end of the journal are stored beside its pages. Heads that do not match
-//! the pages of their journal are repaired.
+//! one by its hash, and the beginning and the end of the journal are stored separately from its pages. Heads that do
+//! not match the pages of their journal are repaired.
 //!
 //! An attacker who can write to the data directory can forge a whole chain, but not its seals, which require the audit
-//! key. The attacker can still restore a complete older state: that is detected by a head that was noted elsewhere (an
-//! [`Expectation`]) and is missing from the older state.
+//! key. The attacker can still restore a complete older state. A head that was noted elsewhere (an [`Expectation`])
+//! reveals that, since it is missing from the older state.
 //!
 //! The server may be running. Events are only added at the end, so an audit reads the end once and ignores later
-//! events: an event beyond the end is new if the stored end has meanwhile moved past it. Retention drops events at the
-//! front; if an audit that found a fault notices this, it restarts.
+//! events: an event beyond that end is new if the stored end has moved past it. Retention drops events at the front; an
+//! audit that finds a fault restarts if events were dropped meanwhile.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,11 +26,11 @@ use store::{Batch, StoreError, commit_durably, end_of_prefix, next_piece};
 
 pub use super::audit_seals::{SealFault, SealStatus};
 
-/// How often an audit restarts because retention dropped events meanwhile. They are dropped at the front, where an
+/// How often an audit restarts because retention dropped events meanwhile. Events are dropped at the front, where an
 /// audit begins, so one attempt is nearly always enough.
 const ATTEMPTS_MAX: usize = 10;
 
-/// An event that is known to have existed.
+/// An event that is known to have been recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expectation {
     pub number: u64,
@@ -42,7 +42,7 @@ pub struct Expectation {
 pub enum ExpectationStatus {
     Present,
     Absent,
-    /// Older than the kept events, so it cannot be verified.
+    /// Older than the kept events, so its presence cannot be verified.
     NoLongerKept,
 }
 
@@ -64,7 +64,7 @@ pub struct AuditReport {
     pub expected: Vec<(Expectation, ExpectationStatus)>,
 }
 
-/// A fault and the event at which it was found.
+/// A fault, and the event at which it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub number: u64,
@@ -77,7 +77,7 @@ pub enum FaultKind {
     Missing {
         last: u64,
     },
-    /// A later event is in its place.
+    /// A later event is in the event's place.
     Removed,
     /// This event is in the place of event `to`.
     Moved {
@@ -87,21 +87,21 @@ pub enum FaultKind {
     Inserted,
     Changed,
     HashChanged,
-    /// Its page is malformed.
+    /// The event's page is malformed.
     Unreadable,
-    /// Its page belongs to other events.
+    /// The event's page belongs to other events.
     Misplaced {
         says: u64,
     },
-    /// Its page does not continue the one before.
+    /// The event's page does not continue the previous page.
     Unchained,
-    /// It was written before the previous event.
+    /// The event was written before the previous event.
     OutOfOrder,
-    /// Its number is outside the stored range of the journal.
+    /// The event's number is outside the stored range of the journal.
     BeyondTheNotes,
     /// The stored head is another event.
     OtherHead,
-    /// At startup, a server found the journal truncated or rewritten, and kept its old head.
+    /// A starting server found the journal truncated or rewritten, and kept its old head.
     Lost {
         head: Expectation,
     },
@@ -124,7 +124,7 @@ struct Walk<'a> {
     events: &'a Events,
     organization: &'a Identifier,
     first: u64,
-    /// The next number, and the hash of the previous event.
+    /// The number of the next event; `before` is the hash of the previous one.
     number: u64,
     before: Hash,
     sequence: u64,
@@ -133,7 +133,7 @@ struct Walk<'a> {
 }
 
 impl Events {
-    /// All organizations with a journal or any remains of one.
+    /// All organizations with a journal or remains of one.
     pub fn audited(&self) -> Result<BTreeSet<Identifier>, StoreError> {
         let mut found = BTreeSet::new();
         for (prefix, has_pages) in [(&*journal::head_key(""), false), (FIRST_EVENTS, false), (JOURNAL_PAGES, true)] {
@@ -171,7 +171,7 @@ impl Events {
     }
 
     fn audit_once(&self, organization: &Identifier, expected: &[Expectation]) -> Result<AuditReport, StoreError> {
-        // Read before the end, so that the newest seal is not beyond the end.
+        // Seals are read before the end, so that the newest one is not beyond the end.
         let seals = self.seals(organization)?;
         let noted = self.store.get(&journal::head_key(organization.as_str()))?.and_then(|bytes| Head::decode(&bytes));
         let first = self.first(organization)?;
@@ -206,7 +206,7 @@ impl Events {
         let fault = match (chain_fault, seal_fault) {
             (Some(chain), Some(seal)) if seal.number < chain.number => Some(seal),
             (Some(chain), _) => Some(chain),
-            // A server has already located the fault.
+            // A starting server has already located the fault.
             (None, seal) => lost.or(seal),
         };
         let last = (walk.number > first).then(|| Expectation { number: walk.number - 1, hash: walk.before });
@@ -243,11 +243,11 @@ impl Walk<'_> {
         Ok(other_head.then(|| Fault { number: end.saturating_sub(1), kind: FaultKind::OtherHead }))
     }
 
-    /// Finds a page before the beginning or after the end of the journal. Returns the number of its first event.
+    /// Finds a page before the beginning or after the end of the journal. Returns the number of the page's first event.
     fn strayed(&self, end: u64) -> Result<Option<u64>, StoreError> {
         let (all, store) = (journal::pages_of(self.organization.as_str()), &self.events.store);
         let name = self.organization.as_str();
-        // Newest first.
+        // Pages are sorted newest first.
         let newest = store.scan(&all, &end_of_prefix(&all), 1)?.pop().and_then(|(key, _)| journal::page_of(&key));
         let too_old = match self.first / PAGE_ENTRIES {
             0 => None,
@@ -262,13 +262,13 @@ impl Walk<'_> {
         Ok(too_old.map(|page| page.saturating_mul(PAGE_ENTRIES)).or(too_new))
     }
 
-    /// Whether an event beyond the end was recorded since the end was read.
+    /// Whether this event beyond the end was recorded after the end was read.
     fn is_new(&self, number: u64) -> Result<bool, StoreError> {
         let head = self.events.store.get(&journal::head_key(self.organization.as_str()))?;
         Ok(head.and_then(|bytes| Head::decode(&bytes)).is_some_and(|head| head.next > number))
     }
 
-    /// Removes events of the newest page that were recorded since the end was read.
+    /// Removes events of the newest page that were recorded after the end was read.
     fn without_new_ones(&self, page: &mut PageView<'_>, end: u64) -> Result<(), StoreError> {
         let next = page.first.saturating_add(page.entries.len() as u64);
         let is_newest = end < page.first.saturating_add(PAGE_ENTRIES);
@@ -290,7 +290,7 @@ impl Walk<'_> {
             return fault(self.number, FaultKind::Misplaced { says: page.first });
         }
         self.without_new_ones(&mut page, end)?;
-        // The only trace of the events before the beginning.
+        // This hash is the only trace of the events before the beginning.
         if self.number == self.first && self.first > 0 {
             self.before = *page.before;
             self.meet(self.first - 1);
@@ -321,7 +321,7 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// An event that is no longer in the journal is still in the archive.
+    /// Looks for expectations among the archived events, which are no longer in the journal.
     fn meet_archived(&mut self, number: u64, hash: &Hash) {
         for (expected, found) in &mut self.expected {
             if expected.number == number && expected.hash == *hash {
@@ -330,7 +330,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Updates the expectations and the seals after the chain has reached an event.
+    /// Updates expectations and seals when the chain has reached an event.
     fn meet(&mut self, number: u64) {
         self.seals.meet(number, &self.before);
         for (expected, found) in &mut self.expected {
@@ -343,8 +343,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The record that confirms an entry's hash: the next entry, or the stored hash at the end of the page or the
-    /// journal.
+    /// The record that confirms an entry's hash: the next entry, or the stored hash at the end of the page or journal.
     fn follower<'e>(
         &self,
         entries: &'e [EntryView<'e>],
@@ -363,7 +362,7 @@ impl Walk<'_> {
         Ok(next.map(|page| Follower::Note(*page.before)))
     }
 
-    /// Determines the fault of an entry whose hash is wrong.
+    /// Determines the fault of an entry with a wrong hash.
     fn diagnosed(
         &self,
         entries: &[EntryView<'_>],
@@ -543,7 +542,7 @@ impl Events {
         Ok(Some(Head { next, hash: page.entries.last().map_or(*page.before, |last| *last.hash) }))
     }
 
-    /// The last events according to heads that did not match.
+    /// The last events, according to heads that did not match.
     pub(super) fn lost_heads(&self, organization: &Identifier) -> Result<Vec<Expectation>, StoreError> {
         let prefix = lost_heads_of(organization);
         let found = self.store.scan(&prefix, &end_of_prefix(&prefix), LOST_HEADS_MAX)?;

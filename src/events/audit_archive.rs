@@ -7,17 +7,17 @@ use store::journal::{self, Hash, PAGE_ENTRIES, Page};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArchiveFault {
-    /// Its head is missing, and perhaps all of it.
+    /// The archive's head is missing, and perhaps all of the archive.
     NoEnd,
-    /// Its head was not written by a server with the audit key.
+    /// The archive's head was not written by a server with the audit key.
     Forged,
-    /// Its events do not lead to its head.
+    /// The archive's events do not lead to its head.
     OtherEnd,
     /// A page is missing, or has too few or wrong events.
     Missing,
     /// An event differs from the recorded one.
     Changed,
-    /// An event is not older than the next one, or than those in the journal.
+    /// An event is not older than the next one, or than the events in the journal.
     OutOfOrder,
 }
 
@@ -75,7 +75,7 @@ impl ArchiveWalk {
         let end = (self.next / PAGE_ENTRIES + 1) * PAGE_ENTRIES;
         let Some(page) = page.filter(|page| page.first == self.next) else { return Some(ArchiveFault::Missing) };
         if self.next == self.head.first {
-            // The only trace of the events before the beginning.
+            // This hash is the only trace of the events before the beginning.
             self.before = if self.next == 0 { self.origin } else { page.before };
         }
         if page.before != self.before || page.entries.len() as u64 != end.min(self.head.next) - self.next {

@@ -1,5 +1,5 @@
 //! Checks the seals while walking the chain. Whether a seal matches the chain can be checked without the audit key;
-//! whether it is genuine only with it.
+//! whether the seal is genuine only with the key.
 
 use super::seal::{AuditKey, Seal};
 use domain::Identifier;
@@ -8,11 +8,11 @@ use store::journal::Hash;
 /// What the seals prove about the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealStatus {
-    /// No seals: no server that creates them has run on this data directory yet.
+    /// There are no seals: no server that creates them has run on this data directory yet.
     None,
-    /// They match the chain; without the audit key, they may be forged.
+    /// The seals match the chain, but may be forged, since there is no audit key to check them.
     Unchecked,
-    /// They are genuine, from the first seal, made when `from` was the number of the next event, to the last.
+    /// The seals are genuine, from the first, made when `from` was the number of the next event, to the last.
     Checked { from: u64, next: u64 },
 }
 
@@ -31,9 +31,9 @@ pub enum SealFault {
 pub(super) struct SealCheck {
     seals: Vec<Seal>,
     has_key: bool,
-    /// The first seal that the walk has not reached.
+    /// The index of the first seal that the walk has not reached.
     place: usize,
-    /// The first fault and its event.
+    /// The first fault, with its event.
     fault: Option<(u64, SealFault)>,
 }
 

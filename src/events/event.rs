@@ -1,5 +1,5 @@
 //! An event of an organization: as it occurs, as it is recorded in the batch of the change, as it is stored in the
-//! journal, and as it is read. The stored fields used by filters come first, so that a search need not read the rest.
+//! journal, and as it is read. The stored fields that filters use come first, so that a search need not read the rest.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ use store::{Batch, StoreError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordedEvent {
     pub id: EventId,
-    /// The hash that chains it to the previous event.
+    /// The hash that chains the event to the previous one.
     pub hash: Hash,
     pub event_type: EventType,
     pub at: Timestamp,
@@ -29,12 +29,12 @@ pub struct RecordedEvent {
     pub environment: Option<Identifier>,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
-    /// As it was recorded: the names of members, each with its value.
+    /// The recorded data: the names of members, each with its value.
     pub data: Vec<(Box<str>, EventValue)>,
 }
 
-/// An event's number in its organization and the first bytes of its hash, so that an id of another organization, or
-/// from before a loss of data, does not match.
+/// The id of an event: its number in the organization and the first bytes of its hash, so that an id of another
+/// organization, or from before a loss of data, does not match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId {
     pub number: u64,
@@ -133,7 +133,7 @@ pub fn record(batch: &mut Batch, organization: &Identifier, event: &NewEvent<'_>
     batch.append_with(organization.as_str(), |out| write(event, out));
 }
 
-// Used in the records of deliveries.
+// Also used in the records of deliveries.
 stored! { struct EventIdV1 of EventId { number: u64, check: [u8; 4] } }
 
 #[derive(Serialize, Deserialize)]
@@ -154,10 +154,10 @@ impl<'a, Entries> Record<'a> for EventV1<'a, Entries> {
     }
 }
 
-/// An event as decoded.
+/// The form of a decoded event.
 type ReadV1<'a> = EventV1<'a, Vec<(&'a str, DatumV1<'a>)>>;
 
-/// Serialized as a list without allocating one: every claim writes some.
+/// Data serialized as a list without allocating one, since every claim writes events.
 struct DataV1<'a>(&'a dyn Details);
 
 impl Serialize for DataV1<'_> {
@@ -184,10 +184,10 @@ fn form_of(datum: Datum<'_>) -> DatumV1<'_> {
     }
 }
 
-/// The fields used by filters, which can be decoded without the rest.
+/// The fields that filters use, which can be decoded without the rest.
 #[derive(Serialize, Deserialize)]
 struct BeginningV1<'a> {
-    /// Its position in the list of event types, which only grows.
+    /// The position in the list of event types, which only grows.
     event_type: u16,
     at: i64,
     pipeline: Option<&'a str>,
@@ -226,7 +226,7 @@ pub fn notice_of(body: &[u8]) -> Option<EventType> {
     EventType::from_form(record::decode_beginning::<ReadV1<'_>, u16>(body).ok()?).ok()
 }
 
-/// The fields used by filters, decoded without the rest and without copying.
+/// The fields that filters use, decoded without the rest and without copying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventHead<'a> {
     pub event_type: EventType,

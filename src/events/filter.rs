@@ -42,7 +42,7 @@ impl Notices {
 }
 
 impl Filter {
-    /// Whether it matches every event.
+    /// Whether the filter matches every event.
     pub fn is_open(&self) -> bool {
         *self == Self::default()
     }

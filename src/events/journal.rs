@@ -1,4 +1,4 @@
-//! An organization's events: read by number, listed newest first by page or ascending from a number; and its archive.
+//! An organization's events: read by number, listed newest first by page or ascending from a number; and the archive.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Events {
         Self { key: Some(key), ..self }
     }
 
-    /// Changes whenever a batch, which may contain an event, has become durable.
+    /// Changes whenever a batch has become durable, which may contain an event.
     pub fn durable(&self) -> watch::Receiver<Sequence> {
         self.store.durable()
     }
@@ -59,7 +59,7 @@ impl Events {
         })
     }
 
-    /// The events from number `from` to the end of its page, ascending; empty only if there are none yet or they were
+    /// The events from number `from` to the end of its page, ascending. Empty only if there are none yet, or they were
     /// dropped.
     pub fn read(&self, organization: &Identifier, from: u64) -> Result<Vec<RecordedEvent>, StoreError> {
         let Some(bytes) = self.page_bytes(organization, from / PAGE_ENTRIES)? else { return Ok(Vec::new()) };
@@ -135,12 +135,12 @@ pub struct EventRange {
     pub next: u64,
 }
 
-/// Where a reader continues that has seen everything up to an event.
+/// Where a reader continues after the last event it has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resumption {
     /// The number of the next event.
     Next(u64),
-    /// The event is no longer kept, and perhaps later ones are not either.
+    /// The event is no longer kept, and later ones may not be either.
     Expired,
     /// The organization never had this event.
     Unknown,
@@ -175,7 +175,7 @@ impl Events {
         Ok(if id.number < first { Resumption::Expired } else { Resumption::Unknown })
     }
 
-    /// Up to `limit` matching events, after the `offset` newest. Reads all events unless the filter is open.
+    /// Up to `limit` matching events after the `offset` newest. Reads all events unless the filter is open.
     pub fn list(
         &self,
         organization: &Identifier,
@@ -203,7 +203,7 @@ impl Events {
         })?;
         let mut archive = ArchiveReader::new(self.archives(organization))?;
         while let Some(event) = archive.next()? {
-            // Events archived since their page was read must not be listed twice.
+            // An event archived since its page was read must not be listed twice.
             if event.number >= oldest || !filter.wants(&event::decode_head(&event.body)?) {
                 continue;
             }
@@ -215,9 +215,10 @@ impl Events {
         Ok(listed)
     }
 
-    /// Reads only the pages with these numbers. Retries if retention has dropped some meanwhile, which is rare.
+    /// A page of the unfiltered list; reads only the journal pages it needs. Retries if retention has dropped some
+    /// meanwhile, which is rare.
     fn newest(&self, organization: &Identifier, offset: u64, limit: u64) -> Result<EventList, StoreError> {
-        /// Retention drops a whole batch of pages at a time, so it hardly interferes twice during one read.
+        /// Retention drops many pages per batch, so it hardly interferes twice during one read.
         const TRIES: usize = 5;
         for _ in 1..TRIES {
             let span = self.span(organization)?;
@@ -245,7 +246,7 @@ impl Events {
         let start = end.saturating_sub(limit).max(first);
         while end > start {
             let page = (end - 1) / PAGE_ENTRIES;
-            // Dropped by retention meanwhile.
+            // Retention has dropped the page meanwhile.
             let Some(bytes) = self.page_bytes(organization, page)? else { break };
             let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
             let wanted = page.numbered().filter(|(number, _)| (start..end).contains(number));
@@ -269,7 +270,7 @@ impl Events {
         Ok(listed)
     }
 
-    /// Examines the next few pages from number `from` on; fewer if many events match.
+    /// Examines a few pages, beginning with number `from`; fewer if many events match.
     pub fn onwards(&self, organization: &Identifier, from: u64, filter: &Filter) -> Result<EventRange, StoreError> {
         /// Pages read per call: a quarter of a megabyte of typical events.
         const PAGES_AT_ONCE: u64 = 32;

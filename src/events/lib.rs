@@ -1,5 +1,5 @@
 //! The events of each organization in a total order: recorded in the batch of the change itself, numbered and chained
-//! by the store. This crate records, reads, filters and audits them, and drops old ones.
+//! by the store. This crate records, reads, filters and audits events, and drops old ones.
 //!
 //! From the bottom up: `event` (with its stored form), `filter`, `seal` (marks that require the audit key), `archive`
 //! (events kept longer than others), `journal` (reading and listing), `sealer` (also resealing with another key), then

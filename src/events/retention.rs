@@ -1,5 +1,5 @@
 //! Retention: old events are dropped in whole pages, oldest first, and the number of the first kept event is stored.
-//! Their security events move to the archive in the same batch; the archive has separate limits.
+//! Security events among them move to the archive in the same batch; the archive has separate limits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Events before this time are too old.
+    /// The time before which events are too old.
     fn oldest(max_age: Duration, now: Timestamp) -> Timestamp {
         now.plus(-i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX))
     }
@@ -39,8 +39,8 @@ impl Retention {
 pub struct Sweeper {
     events: Events,
     retention: Retention,
-    /// The end of each journal at an earlier sweep. After a crash, the database may have only the journal's newest page
-    /// of that time, and numbering continues from there. So that page is kept until the log is no longer needed for
+    /// The end of each journal at an earlier sweep. After a crash, the database may only have the journal's newest page
+    /// of that time, and numbering continues from there. So that page is kept until the log is no longer needed for the
     /// events up to it.
     seen: HashMap<Identifier, Seen>,
 }
@@ -57,7 +57,7 @@ impl Sweeper {
     }
 
     /// Sweeps all organizations and returns the number of dropped events. Events from `keep_from` on are kept for their
-    /// receivers, up to twice `max_events`.
+    /// webhooks, up to twice `max_events`.
     pub async fn sweep(
         &mut self,
         now: Timestamp,
@@ -66,7 +66,7 @@ impl Sweeper {
         let (mut dropped, mut failed) = (0, Ok(()));
         for organization in self.events.organizations()? {
             let keep_from = keep_from(&organization);
-            // An unreadable journal must not stop the sweep of the others.
+            // An unreadable journal must not stop the sweep of other journals.
             match self.sweep_one(&organization, now, keep_from).await {
                 Ok(more) => dropped += more,
                 Err(error) => failed = Err(error),
@@ -97,7 +97,7 @@ impl Sweeper {
         Ok(planned - span.first)
     }
 
-    /// Events from this number on are never dropped.
+    /// The number from which on events are never dropped.
     fn bound(&self, span: Span, seen: u64, keep_from: Option<u64>) -> u64 {
         let newest = seen.min(span.next).saturating_sub(1);
         let held_back_max = self.retention.max_events.saturating_mul(HELD_BACK_MAX);
@@ -152,8 +152,8 @@ impl Events {
         first_kept(span.first, span.next.saturating_sub(retention.max_events), bound, is_old)
     }
 
-    /// Drops some pages from `page` on, before page `last`, and archives their security events. Returns the batch, and
-    /// the first page that is kept.
+    /// Drops some pages from `page` on, before page `last`, and archives their security events. Returns the batch and
+    /// the first kept page.
     fn dropping(&self, organization: &Identifier, mut page: u64, last: u64) -> Result<(Batch, u64), StoreError> {
         let (mut batch, mut archived, mut bytes) = (Batch::default(), BTreeMap::<_, Vec<_>>::new(), 0);
         let last = last.min(page + PAGES_AT_ONCE);
@@ -194,8 +194,8 @@ fn shortening(archive: &Archive<'_>, retention: Retention, now: Timestamp) -> Re
     Ok(batch)
 }
 
-/// The first position to keep, at most `bound`: before it are pages that are too many, or whose events are all old.
-/// Clocks jump, so one new event keeps a page.
+/// The first position to keep, at most `bound`. The pages before it are beyond the maximum number, or all their events
+/// are old: clocks jump, so one new event keeps a page.
 fn first_kept(
     first: u64,
     by_number: u64,

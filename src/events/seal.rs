@@ -1,5 +1,5 @@
-//! Seals: marks along the chain of events that only a holder of the audit key can make. The hashes alone only show that
-//! the chain is consistent; an attacker who can write to the disk can recompute them, but not the seals.
+//! Seals: marks along the chain of events that only a holder of the audit key can make. Hashes alone only show that the
+//! chain is consistent: an attacker who can write to the disk can recompute them, but not the seals.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ records! {
     ArchiveHeadV1<'a> = "end of an event archive",
 }
 
-/// The key of all seals. Wiped when the last copy is dropped; its `Debug` does not show it.
+/// The key of all seals. Wiped when the last copy is dropped; `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AuditKey(Arc<Zeroizing<[u8; AuditKey::BYTES]>>);
 
 /// Confirms the chain up to the event before `next`, whose hash is `hash`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seal {
-    /// `next` of the previous seal; for an organization's first seal its own.
+    /// The `next` of the previous seal; for an organization's first seal, its own.
     pub since: u64,
     pub next: u64,
     pub hash: Hash,
@@ -37,7 +37,7 @@ pub struct Seal {
 
 stored! { struct SealV1 of Seal { since: u64, next: u64, hash: Hash, before: Hash, mac: Hash } }
 
-/// The range of the archive of one class: positions in the archive, which rise by one with each event.
+/// The range of the archive of one class, in positions, which rise by one with each event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ArchiveHead {
     /// The first kept position.
@@ -45,7 +45,7 @@ pub(super) struct ArchiveHead {
     pub next: u64,
     /// The hash of the last event in the archive.
     pub hash: Hash,
-    /// Proves that a server with the audit key wrote it.
+    /// Proves that a server with the audit key wrote the head.
     pub mac: Option<Hash>,
 }
 
@@ -108,7 +108,8 @@ impl AuditKey {
         mac.chain_update(head.first.to_be_bytes()).chain_update(head.next.to_be_bytes()).chain_update(head.hash)
     }
 
-    /// The purpose ends with a zero byte, which no name contains, so no two purposes have the same bytes.
+    /// Begins a MAC with its purpose and the organization. The zero byte after the purpose occurs in no name, so no two
+    /// purposes have the same bytes.
     fn begin(&self, kind: &str, organization: &Identifier) -> Hmac<Sha256> {
         let mac = Hmac::<Sha256>::new_from_slice(self.0.as_slice()).expect("a key of any length will do");
         mac.chain_update(format!("lockkeeper {kind} {organization}\0"))
@@ -131,7 +132,7 @@ impl Seal {
     }
 }
 
-/// `EM/{organization}/{next, inverted}`: newest first.
+/// `EM/{organization}/{next, inverted}`: sorts newest first.
 pub fn seal_key(organization: &Identifier, next: u64) -> Vec<u8> {
     [&*seals_of(organization), &(u64::MAX - next).to_be_bytes()].concat()
 }

@@ -1,7 +1,7 @@
-//! Seals the ends of growing journals. Separate from the commits: one small batch per second, however many events there
-//! are. After a kill, the next start seals the last second of events.
+//! Seals the ends of growing journals, separately from commits: one small batch per second, however many events there
+//! are. After a kill, the next start seals the events of the last second.
 //!
-//! Also reseals with another audit key: each shard of a cluster has a key, and a data directory has one for all
+//! Also reseals with another audit key: each shard of a cluster has its own key, a data directory has one for all
 //! organizations.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use domain::Identifier;
 use store::journal::{Hash, Head, PAGE_ENTRIES};
 use store::{Batch, StoreError, commit_durably, end_of_prefix};
 
-/// A seal that covers fewer events is replaced by the next one: so tampering is located to this many events, or to one
+/// A seal that covers fewer events is replaced by the next one, so tampering is located to this many events or to one
 /// second.
 const EVENTS_PER_SEAL: u64 = PAGE_ENTRIES;
 /// Old seals dropped per batch.
@@ -28,7 +28,7 @@ pub struct Sealer {
 #[derive(Clone, Copy)]
 struct Newest {
     seal: Seal,
-    /// A seal that does not match its journal is evidence, and is kept.
+    /// Whether the seal does not match its journal. It is then kept as evidence.
     is_evidence: bool,
 }
 
@@ -52,7 +52,7 @@ impl Sealer {
             }
             let (seal, replaced) = following(&self.key, &organization, last, head);
             if last.is_none() {
-                // A head for every class, so that a missing one must have been removed.
+                // Every class gets a head, so that a missing head must have been removed.
                 for archive in self.events.archives(&organization) {
                     archive.put_head(archive.head()?, &mut batch);
                 }
@@ -69,7 +69,7 @@ impl Sealer {
         Ok(count)
     }
 
-    /// Loads the newest stored seal and checks whether it still matches the journal; once, at startup.
+    /// Loads the newest stored seal and checks whether it still matches the journal. Called once, at startup.
     fn load(&self, organization: &Identifier) -> Result<Option<Newest>, StoreError> {
         let Some(seal) = self.events.newest_seal(organization)? else { return Ok(None) };
         let matches = self.events.matches(organization, &seal)? && self.key.made(organization, &seal);
@@ -84,7 +84,7 @@ impl Sealer {
     }
 }
 
-/// The next seal, and `next` of the seal that it replaces.
+/// The next seal, and the `next` of the seal that it replaces.
 fn following(key: &AuditKey, organization: &Identifier, last: Option<Newest>, head: Head) -> (Seal, Option<u64>) {
     let Head { next, hash } = head;
     match last {
@@ -105,7 +105,7 @@ impl Events {
         found.map(|(_, bytes)| Ok(Seal::decode(&bytes)?)).transpose()
     }
 
-    /// Whether the journal still has the event that a seal ends with, or has dropped it.
+    /// Whether the journal still has the event that the seal ends with, or has dropped it.
     fn matches(&self, organization: &Identifier, seal: &Seal) -> Result<bool, StoreError> {
         let Some(last) = seal.next.checked_sub(1) else { return Ok(true) };
         if last < self.first(organization)? {
@@ -115,7 +115,7 @@ impl Events {
         Ok(events.first().is_some_and(|event| event.id.number == last && event.hash == seal.hash))
     }
 
-    /// All seals of an organization, oldest first.
+    /// An organization's seals, oldest first.
     pub(super) fn seals(&self, organization: &Identifier) -> Result<Vec<Seal>, StoreError> {
         let mut seals = Vec::new();
         store::for_each(&*self.store, &seals_of(organization), |_, bytes| {
@@ -126,7 +126,7 @@ impl Events {
         Ok(seals)
     }
 
-    /// Drops seals of events before `first`, except the newest of them, to which the others are chained.
+    /// Drops the seals of events before `first`, except the newest, to which later seals are chained.
     pub(super) fn drop_seals(
         &self,
         organization: &Identifier,
@@ -141,8 +141,8 @@ impl Events {
 }
 
 impl Events {
-    /// The seals and the archive heads made with these events' key, remade with `to`. Those not made with that key, or
-    /// unreadable, stay unchanged: they are evidence.
+    /// Remakes the seals and archive heads made with the current key, with the key `to`. Seals made with another key,
+    /// or unreadable, stay unchanged as evidence.
     pub fn resealed(&self, to: &AuditKey) -> Result<Batch, StoreError> {
         let mut batch = Batch::default();
         let Some(from) = &self.key else { return Ok(batch) };
@@ -164,7 +164,7 @@ impl Events {
     }
 }
 
-/// The seals of an organization, oldest first. Each contains the MAC of the previous one, which has changed too.
+/// The remade seals of an organization, oldest first. Each contains the MAC of the previous one, which has changed too.
 fn anew(organization: &Identifier, seals: &[Seal], from: &AuditKey, to: &AuditKey) -> Vec<Seal> {
     let mut before: Option<(Hash, Hash)> = None;
     let anew = |seal: &Seal| {
@@ -216,7 +216,7 @@ mod tests {
                 .zip(&seals)
                 .all(|(new, old)| (new.since, new.next, new.hash) == (old.since, old.next, old.hash))
         );
-        // Also if the first ones were dropped with their events.
+        // This also holds if the first seals were dropped with their events.
         assert_eq!(fault(&to, anew(&acme(), &seals[2..], &from, &to)), None);
     }
 

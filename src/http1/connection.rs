@@ -1,4 +1,4 @@
-//! One open connection: its activity, how long it has stalled, and when it may be closed for that.
+//! One open connection: its activity, how long it has stalled, and when it may be closed because of that.
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -10,14 +10,15 @@ use futures_util::task::AtomicWaker;
 
 use super::socket::Socket;
 
-/// A client that has not read any of its answer for this long may be dropped for another one.
+/// A client that has not read its answer for this long may be dropped in favour of another.
 const UNREAD_MILLIS_MIN: u64 = 1_000;
-/// The same for a client that has not sent its first request: until then the request is probably on its way.
+/// A client that has sent no request for this long may be dropped too; before that, the first request is probably on
+/// its way.
 pub const UNASKED_MILLIS_MIN: u64 = 1_000;
 
 pub struct Tally {
     began: Instant,
-    /// Connections that are open and have not been told to close.
+    /// The number of connections that are open and have not been told to close.
     staying: AtomicIsize,
 }
 
@@ -28,29 +29,29 @@ pub struct Connection {
     stage: AtomicU8,
     in_flight: AtomicU32,
     has_asked: AtomicBool,
-    /// A part of the next request has arrived.
+    /// Whether a part of the next request has arrived.
     head_begun: AtomicBool,
     active_at_millis: AtomicU64,
     /// Since when the client has not read from its answer; 0 while it reads, or has read everything.
     unread_since_millis: AtomicU64,
-    /// How long the client may go without reading, if that differs from the usual time; else 0.
+    /// How long the client may go without reading; 0 for the usual time.
     patience_millis: AtomicU64,
-    /// Opened beyond the limit, so only probes are answered.
+    /// Whether the connection was opened beyond the limit, so that only probes are answered.
     surplus: AtomicBool,
-    /// Its loop waits for permission to read.
+    /// Whether the loop waits for permission to read.
     held: AtomicBool,
     reader: AtomicWaker,
 }
 
-/// The stages of a connection. In this one it waits for a request.
+/// The stages of a connection. `OPEN`: it waits for a request.
 const OPEN: u8 = 0;
-/// Cut off, but not yet dropped by its loop.
+/// Cut off, but not yet dropped by the loop.
 const LEAVING: u8 = 1;
 const CLOSED: u8 = 2;
-/// The head of a request has been read, and its response is not yet complete.
+/// The head of a request has been read, and the response is not yet complete.
 const ANSWERING: u8 = 3;
 
-/// A request in progress, until its answer has been handed over to be written.
+/// A request in progress, until its answer has been handed over for writing.
 pub struct ActiveRequest(Arc<Connection>);
 
 /// A snapshot of a connection, for the rules below.
@@ -68,30 +69,30 @@ pub struct Activity {
 /// How long a connection may stall.
 #[derive(Debug, Clone, Copy)]
 pub struct ConnectionTimeouts {
-    /// Between two requests, if nothing of the second has arrived.
+    /// The time between two requests, if nothing of the second has arrived.
     pub idle: Duration,
-    /// Between two requests, including the head of the second.
+    /// The time between two requests, including the head of the second.
     pub silence: Duration,
-    /// Without reading from an answer.
+    /// The time without reading from an answer.
     pub unread: Duration,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stall {
-    /// Idle for the keep-alive time; its client did nothing wrong.
+    /// Idle for the keep-alive time, which is not the client's fault.
     Idle,
     Silent,
     Unread,
 }
 
-/// The order in which connections are closed for others, the most expendable first.
+/// The order in which connections are closed in favour of others, the most expendable first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Expendable {
-    /// Its client does not read.
+    /// The client does not read.
     Unread,
-    /// Its client has not sent a complete request yet.
+    /// The client has not sent a complete request yet.
     NeverAsked,
-    /// Kept alive between two requests, by a client that can open a new connection.
+    /// Kept alive between two requests; the client can open a new connection.
     Idle,
 }
 
@@ -106,7 +107,8 @@ impl Activity {
         (!self.in_flight && past(self.active_at_millis, limit)).then_some(stall)
     }
 
-    /// Whether it may be closed for another connection, and since when. Never while a request is being executed.
+    /// Whether the connection may be closed in favour of another, and since when. Never while a request is being
+    /// executed.
     pub fn expendable(&self, now_millis: u64, unasked_millis_min: u64) -> Option<(Expendable, u64)> {
         match self.unread_since_millis {
             Some(since) if now_millis.saturating_sub(since) >= UNREAD_MILLIS_MIN => Some((Expendable::Unread, since)),
@@ -157,8 +159,7 @@ impl Connection {
         }
     }
 
-    /// The server's own value for this connection, created on first use. `None` if the connection has one of another
-    /// type.
+    /// The server's own value for this connection, created on first use. `None` if the existing value has another type.
     pub fn extension<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
         self.extension.get_or_init(|| Box::<T>::default()).downcast_ref()
     }
@@ -205,7 +206,7 @@ impl Connection {
         self.patience_millis.store(timeouts.map_or(0, |timeouts| timeouts.as_millis() as u64), Ordering::Relaxed);
     }
 
-    /// Its own timeouts if set, else the usual one.
+    /// This connection's timeouts, otherwise the usual ones.
     pub fn timeouts(&self, usual: ConnectionTimeouts) -> ConnectionTimeouts {
         match self.patience_millis.load(Ordering::Relaxed) {
             0 => usual,
@@ -226,7 +227,7 @@ impl Connection {
         written
     }
 
-    /// Registers its loop to be woken when it may read again.
+    /// Registers the loop to be woken when it may read again.
     pub fn hold(&self, context: &Context<'_>) {
         self.reader.register(context.waker());
         self.held.store(true, Ordering::Relaxed);
@@ -240,9 +241,10 @@ impl Connection {
         }
     }
 
-    /// Cuts it off. A client that does not read is reset, and loses its unread answers. For any other client the server
-    /// stops reading, and its loop answers the bytes already received: a request that arrives at this moment is
-    /// refused, not dropped. False if the connection has ended already, or if a request began after it was chosen.
+    /// Cuts the connection off. A client that does not read is reset, and loses its unread answers. For any other
+    /// client the server stops reading, and the loop answers the bytes already received: a request that arrives at this
+    /// moment is refused, not dropped. False if the connection has already ended, or a request began after the
+    /// connection was chosen.
     pub fn cut_off(&self) -> bool {
         let is_unread = self.is_unread();
         let leaves = |from| self.stage.compare_exchange(from, LEAVING, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -259,28 +261,28 @@ impl Connection {
         left
     }
 
-    /// Its loop has read the head of a request. False if the connection was cut off before; the request is then
-    /// refused.
+    /// Called when the loop has read the head of a request. False if the connection was cut off before; the request is
+    /// then refused.
     pub fn begin_answer(&self) -> bool {
         self.stage.compare_exchange(OPEN, ANSWERING, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Allows cutting it off again.
+    /// Allows cutting off the connection again.
     pub fn end_answer(&self) {
         self.stage.compare_exchange(ANSWERING, OPEN, Ordering::Relaxed, Ordering::Relaxed).ok();
     }
 
-    /// Whether its loop must refuse further requests.
+    /// Whether the loop must refuse further requests.
     pub fn is_turned_away(&self) -> bool {
         self.stage.load(Ordering::Relaxed) == LEAVING
     }
 
-    /// Whether no request on it has been answered: the first one is probably on its way.
+    /// Whether no request has been answered yet, so that the first one is probably on its way.
     pub fn has_never_asked(&self) -> bool {
         !self.has_asked.load(Ordering::Relaxed)
     }
 
-    /// Called when its loop has dropped it.
+    /// Called when the loop has dropped the connection.
     pub fn closed(&self) {
         if matches!(self.stage.swap(CLOSED, Ordering::Relaxed), OPEN | ANSWERING) {
             self.tally.staying.fetch_sub(1, Ordering::Relaxed);

@@ -1,11 +1,11 @@
-//! All open connections: their number, and shutting down those that stall.
+//! All open connections: limits their number, and shuts down those that stall.
 //!
 //! Only the first head of a connection has a timer. A later head that stalls half-way, or an unread answer, would hold
-//! its connection permanently, so each connection records its activity, and a periodic sweep shuts down stalled and
-//! idle ones: a timer per request would cost more.
+//! its connection permanently. So each connection records its activity, and a periodic sweep shuts down stalled and
+//! idle ones; a timer per request would cost more.
 //!
-//! Above the limit, a new connection replaces the most expendable one, so that a crowd of stalling clients cannot keep
-//! others out. If all connections have requests in flight, the new one serves only probes.
+//! Above the limit, a new connection replaces the most expendable one, so that many stalling clients cannot keep others
+//! out. If all connections have requests in flight, the new one serves only probes.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,9 +19,9 @@ use super::connection::{Activity, Connection, ConnectionTimeouts, Expendable, St
 use super::socket::Socket;
 use super::transport::Plain;
 
-/// The share of all connections that is closed together to make room, because each search checks all of them.
+/// One connection in this many is closed per search for room, because each search checks all connections.
 const ROOM_SHARE: usize = 256;
-/// How long to wait after a search that found no connection to close.
+/// The pause after a search that found no connection to close.
 const SEARCH_PAUSE_MILLIS: u64 = 100;
 
 pub struct Connections {
@@ -36,7 +36,7 @@ pub struct Connections {
 /// The numbers of connections that were shut down.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Shut {
-    /// Idle for the keep-alive time. Not counted as cut off.
+    /// Idle for the keep-alive time; not counted as cut off.
     pub idle: usize,
     /// Sent only part of a head, or nothing at all.
     pub silent: usize,
@@ -68,7 +68,7 @@ impl Connections {
         }
     }
 
-    /// Sets the number of connections above which old ones are closed to make room for new ones.
+    /// Sets the number of connections above which old ones are closed in favour of new ones.
     pub fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
@@ -83,7 +83,7 @@ impl Connections {
         Plain::new(connection)
     }
 
-    /// Whether this connection only serves probes. Ends when there is room again.
+    /// Whether this connection only serves probes, until there is room again.
     pub fn serves_only_probes(&self, connection: &Connection) -> bool {
         if connection.is_surplus() && self.excess() == 0 {
             connection.set_surplus(false);
@@ -95,7 +95,7 @@ impl Connections {
         self.tally.staying()
     }
 
-    /// Shuts down stalled connections, and forgets closed ones.
+    /// Shuts down stalled connections, and removes closed ones from the list.
     pub fn shut_stalled(&self) -> Shut {
         let shut = self.sweep(|connection| connection.timeouts(self.timeouts));
         if self.excess() > 0 {
@@ -104,7 +104,7 @@ impl Connections {
         shut
     }
 
-    /// The same while the server stops, so that a client that has not read for `grace` does not delay it.
+    /// Like [`Self::shut_stalled`], while the server stops: a client that has not read for `grace` does not delay it.
     pub fn shut_unread(&self, grace: Duration) -> Shut {
         self.sweep(|_| ConnectionTimeouts { unread: grace, ..self.timeouts })
     }
@@ -116,17 +116,17 @@ impl Connections {
             let Some(connection) = connection.upgrade().filter(|connection| connection.is_open()) else { return false };
             match connection.activity().stalled(now, timeouts(&connection)) {
                 None => {
-                    // While it reads nothing it does not notice that its client has closed.
+                    // A connection that does not read cannot notice that its client has closed.
                     connection.read_on();
                     return true;
                 }
-                // Its next request is on its way.
+                // The next request is on its way.
                 Some(Stall::Idle) if connection.socket.has_unread_bytes() => return true,
                 Some(Stall::Idle) => shut.idle += usize::from(connection.cut_off()),
                 Some(Stall::Silent) => shut.silent += usize::from(connection.cut_off()),
                 Some(Stall::Unread) => shut.unread += usize::from(connection.cut_off()),
             }
-            // Keep it if a request has begun in the meantime.
+            // A request may have begun meanwhile, which keeps the connection.
             connection.is_open()
         });
         self.cut_off.silent.increment(shut.silent as u64);
@@ -162,7 +162,8 @@ impl Connections {
             let open = open.iter().filter_map(Weak::upgrade).filter(|connection| connection.is_open());
             open.map(|connection| (connection.activity(), connection)).collect()
         };
-        // Connections that have sent requests make room for new ones. If most are new and silent, those make room.
+        // Usually, connections that have sent requests make room for new ones. If most are new and silent, those make
+        // room.
         let unasked = open.iter().filter(|(activity, _)| !activity.has_asked).count();
         let unasked_millis_min = if unasked > open.len() / 2 { 0 } else { UNASKED_MILLIS_MIN };
         let expendable = |(activity, connection): (Activity, _)| {
@@ -228,7 +229,7 @@ mod tests {
         Open { stream, connection, client }
     }
 
-    /// A client that reads nothing although it is sent more than fits.
+    /// A client that reads nothing, although it is sent more than the buffers hold.
     async fn unread(connections: &Connections) -> Open {
         let mut open = open(connections);
         open.stream.write_all(&[0]).await.unwrap();
@@ -432,7 +433,7 @@ mod tests {
         client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
         let rules = Rules::new(Duration::from_secs(5));
         let asked = connection.clone();
-        // Another task has selected it for cutting off just before.
+        // Another task has chosen the connection for cutting off just before.
         let answer = async |_, _| {
             assert!(!asked.cut_off());
             Response::no_content().into()

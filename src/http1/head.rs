@@ -1,5 +1,5 @@
-//! The head of a request: its parts, in buffers that the next head of the connection can use again. A head that two
-//! readers could understand differently, so that one of them takes the body for the next request, is refused.
+//! The head of a request: its parts, in buffers that the connection's next head can reuse. Refuses a head that two
+//! readers could understand differently, so that one of them takes the body for the next request.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -11,9 +11,9 @@ use actix_http::{Method, Uri, Version};
 pub mod tests;
 
 const HEADERS_MAX: usize = 96;
-/// A head that has not ended after this many bytes is refused.
+/// The maximum size of a head; a longer one is refused.
 const BYTES_MAX: usize = 128 * 1024;
-/// Longer targets are left to [`Uri`], which has its own bound.
+/// Longer targets are handled by [`Uri`], which has its own limit.
 const PLAIN_TARGET_MAX: usize = 60_000;
 
 /// A request without its body.
@@ -23,7 +23,7 @@ pub struct Head {
     pub headers: Headers,
     pub body: BodyLength,
     pub next: AfterAnswer,
-    /// The client waits for permission to send the body.
+    /// Whether the client waits for permission to send the body.
     pub expects_continue: bool,
     target: String,
     path_length: usize,
@@ -40,7 +40,7 @@ pub enum BodyLength {
 pub enum AfterAnswer {
     KeepAlive,
     Close,
-    /// Switch to another protocol. We support none, and the following bytes are not HTTP.
+    /// Switch to another protocol. We support none, and the bytes that follow are not HTTP.
     Upgrade,
 }
 
@@ -50,7 +50,7 @@ pub enum HeadError {
     TooLarge,
 }
 
-/// The headers of a request, unparsed. A request has about a dozen, so a linear search suffices.
+/// The unparsed headers of a request. There are about a dozen, so a linear search suffices.
 #[derive(Default)]
 pub struct Headers {
     /// The bytes of the whole head.
@@ -80,8 +80,8 @@ impl Default for Head {
 }
 
 impl Head {
-    /// Becomes the head at the beginning of these bytes, and returns its length; `None` if it has not come to its end,
-    /// which changes nothing. A head that is refused is not to be used.
+    /// Parses the head at the beginning of these bytes into `self`, and returns its length; `None`, without a change,
+    /// if the head is incomplete. After an error, the head must not be used.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
         let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let mut parsed = httparse::Request::new(&mut []);
@@ -114,7 +114,7 @@ impl Head {
         Ok(())
     }
 
-    /// The size of its buffers.
+    /// The capacity of the buffers.
     pub fn capacity(&self) -> usize {
         let Headers { sent, fields } = &self.headers;
         sent.capacity() + fields.capacity() * size_of::<Field>() + self.target.capacity()
@@ -134,8 +134,8 @@ impl Head {
     }
 }
 
-/// Whether the bytes may stand anywhere in a target, and mean nothing but themselves there, or begin the query. Without
-/// a branch for each, so that several are looked at together.
+/// Whether the bytes need no special handling in a target: none has a special meaning except the beginning of the
+/// query. Branch-free, so that several bytes are checked together.
 fn are_plain(bytes: &[u8]) -> bool {
     let is_in = |byte: u8, first: u8, last: u8| byte.wrapping_sub(first) <= last - first;
     bytes.iter().fold(true, |all, &byte| {
@@ -153,7 +153,7 @@ fn read_unusual_target(target: &str) -> Result<String, HeadError> {
     })
 }
 
-/// How a request ends, and what happens after it.
+/// How the body of a request ends, and what happens after the answer.
 struct Framing {
     body: BodyLength,
     next: AfterAnswer,
@@ -219,7 +219,7 @@ fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 impl AfterAnswer {
-    /// Adds an option of `Connection`; `close` has precedence.
+    /// Adds an option of `Connection`; `close` takes precedence.
     fn asked(before: Option<Self>, option: &[u8]) -> Option<Self> {
         match before {
             Some(Self::Close) => before,
@@ -269,7 +269,7 @@ impl Headers {
         self.get_all(name).filter_map(ascii)
     }
 
-    /// The names and values as they were sent.
+    /// The names and values as sent.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.fields.iter().map(|field| (self.name(field), self.value(field)))
     }
@@ -287,8 +287,8 @@ impl Headers {
     }
 }
 
-/// Whether a name that was sent, in either case, is this one, in lower case. Most differ in their lengths already; the
-/// others are compared without a branch for each byte.
+/// Whether a sent name, in either case, is this lower-case one. Most names already differ in length; the others are
+/// compared without a branch per byte.
 #[inline]
 fn is_named(sent: &[u8], name: &str) -> bool {
     let is_same = |(sent, known): (&u8, u8)| sent.to_ascii_lowercase() == known;
@@ -300,7 +300,7 @@ pub fn ascii(value: &[u8]) -> Option<&str> {
     str::from_utf8(value).ok().filter(|text| text.is_ascii())
 }
 
-/// For tests of handlers.
+/// Used in tests of handlers.
 impl<'v> FromIterator<(HeaderName, &'v str)> for Headers {
     fn from_iter<I: IntoIterator<Item = (HeaderName, &'v str)>>(fields: I) -> Self {
         let mut headers = Self::default();

@@ -1,5 +1,5 @@
-//! The body of a request on its way from the connection to the handler. Both are one task: nothing is locked, and
-//! nobody is woken, since the connection polls the handler whenever more has come.
+//! The body of a request on its way from the connection to the handler. Both are one task, so no lock or wake-up is
+//! needed: the connection polls the handler whenever more bytes have arrived.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -9,18 +9,18 @@ use std::task::Poll;
 
 use bytes::Bytes;
 
-/// How many bytes are buffered for a handler that has not read them.
+/// The maximum number of bytes buffered for a handler that has not read them.
 const UNREAD_MAX: usize = 32 * 1024;
 
-/// The handler's side.
+/// The handler's side of a body.
 pub enum Incoming {
-    /// Received together with its head, as most are. Empty if there is no body, or after it was read.
+    /// Received together with the head, as most bodies are. Empty if there is no body, or after it was read.
     Whole(Bytes),
     /// Not complete yet.
     Arriving(Rc<RefCell<Arrived>>),
 }
 
-/// The connection's side.
+/// The connection's side of a body.
 pub struct Feed(Rc<RefCell<Arrived>>);
 
 #[derive(Default)]
@@ -59,7 +59,7 @@ impl Incoming {
         }
     }
 
-    /// The next piece, `None` at the end.
+    /// The next piece; `None` at the end.
     pub async fn next(&mut self) -> Option<Result<Bytes, CutShort>> {
         match self {
             Self::Whole(bytes) if bytes.is_empty() => None,
@@ -103,7 +103,7 @@ impl Feed {
         self.0.borrow().end == Some(End::Complete)
     }
 
-    /// Whether more may come and the handler still reads.
+    /// Whether more may arrive and the handler still reads.
     pub fn is_open(&self) -> bool {
         Rc::strong_count(&self.0) > 1 && self.0.borrow().end.is_none()
     }

@@ -1,5 +1,5 @@
-//! JSON of our answers, written straight into a buffer. It writes the same bytes as `serde_json`, which looks at every
-//! byte of every name for something to escape: half of the cost of an answer.
+//! JSON of our answers, written straight into a buffer. Writes the same bytes as `serde_json`, which checks every byte
+//! of every name for characters to escape: half of the cost of an answer.
 
 use serde::ser::{
     self, Serialize, SerializeMap, SerializeSeq, SerializeStruct, SerializeStructVariant, SerializeTuple,
@@ -35,7 +35,7 @@ impl Serialize for Plain<'_> {
     }
 }
 
-/// The inside of a [`Plain`]. For this name alone our writer claims not to be human-readable, and so gets the bytes.
+/// The content of a [`Plain`]. Only for this name our writer claims not to be human-readable, and so gets the bytes.
 struct PlainBytes<'a>(&'a [u8]);
 
 impl PlainBytes<'_> {
@@ -55,14 +55,14 @@ impl Serialize for PlainBytes<'_> {
 
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    /// The value is the inside of a [`Plain`].
+    /// Whether the value is the content of a [`Plain`].
     plain: bool,
 }
 
-/// A list or an object that is being written.
+/// A list or an object being written.
 struct Elements<'a> {
     out: &'a mut Vec<u8>,
-    /// The bracket before the first element, then a comma.
+    /// The bracket before the first element, a comma before the others.
     before: u8,
     end: &'static [u8],
 }
@@ -108,7 +108,7 @@ impl Elements<'_> {
     }
 
     fn close(self) -> Result<(), Error> {
-        // The first element has not been written yet.
+        // There was no element, so the opening bracket has not been written yet.
         if self.before != b',' {
             self.out.push(self.before);
         }
@@ -117,8 +117,8 @@ impl Elements<'_> {
     }
 }
 
-/// The name of a field or variant, behind a bracket or a comma. Always inlined, so that the compiler already finds that
-/// there is nothing to escape in a usual one, and it is copied as a constant.
+/// The name of a field or variant, after a bracket or a comma. Always inlined, so that the compiler finds that a usual
+/// name has nothing to escape, and copies it as a constant.
 #[inline(always)]
 fn name(out: &mut Vec<u8>, before: u8, name: &'static str) {
     out.push(before);
@@ -182,7 +182,7 @@ fn is_plain(bytes: &[u8]) -> bool {
     words.iter().all(|word| special(u64::from_ne_bytes(*word)) == 0) && rest.iter().all(|byte| is_plain_byte(*byte))
 }
 
-/// Not short-circuited: of a constant text the compiler knows the result.
+/// Does not short-circuit, so that the compiler can compute the result for a constant text.
 #[inline(always)]
 fn is_plain_byte(byte: u8) -> bool {
     (byte >= b' ') & (byte != b'"') & (byte != b'\\')
@@ -371,7 +371,7 @@ impl SerializeMap for Elements<'_> {
         match self.out.get(start) {
             Some(b'"') => {}
             Some(b'[' | b'{' | b'n') | None => return Err(ser::Error::custom("the name of a field must be a text")),
-            // A number or a boolean.
+            // The key is a number or a boolean.
             Some(_) => {
                 self.out.insert(start, b'"');
                 self.out.push(b'"');
@@ -486,7 +486,7 @@ mod tests {
         fuzz(samples, &["\\u001f", "\\\"", "1e308", "-0.0", "18446744073709551615", "{\"", "\":", "],["], |bytes| {
             let parsed = serde_json::from_slice::<Value>(bytes);
             let text = String::from_utf8_lossy(bytes).into_owned();
-            // The same text as a key, so that it is read at offsets that are not multiples of eight.
+            // The text is also used as a key, so that it is read at offsets that are not multiples of eight.
             let value = parsed.as_ref().cloned().unwrap_or_else(|_| json!({ text.clone(): [text.get(1..), text] }));
             let ours = written(&value);
             assert_eq!(ours, serde_json::to_string(&value).unwrap());
@@ -548,7 +548,7 @@ mod tests {
             let ours = Plain::new(plain.as_bytes());
             prop_assert_eq!(written(&ours), serde_json::to_string(&plain).unwrap());
             prop_assert_eq!(serde_json::to_value(ours).unwrap(), Value::from(plain.as_str()));
-            // Also as a name, and beside other types that choose their form.
+            // A `Plain` is also used as a name, and beside other types that choose their form.
             let others = (Bytes(bytes), std::net::Ipv4Addr::LOCALHOST);
             let mixed = BTreeMap::from([(plain.as_str(), (Some(ours), others, [ours]))]);
             is_written_the_same(&mixed);

@@ -1,10 +1,11 @@
 //! The server side of HTTP/1.1. `README.md` says why it exists.
 //!
-//! [`serve`] is the loop of one connection: it reads a request, has it answered, and writes the answer. The body comes
-//! as [`Incoming`], the answer is a [`Reply`]. [`Connections`] watches all of them: it bounds their number, and cuts
-//! off those whose clients stall. A handler asks [`Socket::is_gone`] whether its client is still there.
+//! [`serve`] is the loop of one connection: it reads a request, passes it to the handler, and writes the answer. The
+//! body arrives as [`Incoming`], the answer is a [`Reply`]. [`Connections`] watches all connections: it limits their
+//! number, and cuts off those whose clients stall. A handler asks [`Socket::is_gone`] whether its client is still
+//! there.
 //!
-//! Each of these files may use those before it:
+//! Each of these files uses only those before it:
 //!
 //! - `spare_buffer`, `json`: a buffer for the answers of a thread, and JSON written into it
 //! - `head`, `incoming`: what a client sends

@@ -1,4 +1,4 @@
-//! An answer on its way to the client: the head that is written for it, and how its body is sent.
+//! An answer on its way to the client: the head written for it, and how the body is sent.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -19,16 +19,16 @@ const HEAD_BYTES: usize = 1024;
 
 pub struct Reply {
     pub response: Response,
-    /// The connection is closed after it.
+    /// Whether the connection is closed after this answer.
     pub is_last: bool,
     pub common: Option<Common>,
 }
 
 /// Headers that a server adds to its answers, without copying them into each.
 pub struct Common {
-    /// Lines as they are sent, each with its end.
+    /// Complete header lines as they are sent, including line ends.
     pub lines: &'static str,
-    /// One more header, whose value is this answer's own: visible ASCII.
+    /// One more header, whose value belongs to this answer: visible ASCII.
     pub name: HeaderName,
     pub value: Arc<str>,
 }
@@ -36,11 +36,11 @@ pub struct Common {
 /// How a client finds the end of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyEnd {
-    /// No body and no header about it: implied by the status.
+    /// No body and no header about its length: implied by the status.
     NoBody,
     Length(u64),
     Chunks,
-    /// HTTP/1.0 has no chunks.
+    /// The connection ends with the body, since HTTP/1.0 has no chunks.
     Close,
 }
 
@@ -108,7 +108,7 @@ pub fn put_chunk(out: &mut BytesMut, piece: &[u8]) {
     }
 }
 
-/// The end of a chunked body.
+/// Ends a chunked body.
 pub fn put_last_chunk(out: &mut BytesMut) {
     put(out, &["0\r\n\r\n"]);
 }
@@ -119,7 +119,7 @@ pub struct DateLine(RefCell<(i64, String)>);
 
 impl DateLine {
     fn put(&self, out: &mut BytesMut) {
-        // Exact enough for seconds, and three times as fast as the precise clock.
+        // The coarse clock is exact enough for seconds, and three times as fast as the precise one.
         let second = clock_gettime(ClockId::RealtimeCoarse).tv_sec;
         let (of, line) = &mut *self.0.borrow_mut();
         if *of != second {

@@ -1,4 +1,4 @@
-//! A request, as its handler sees it, with the segments of its path. Cheap to clone.
+//! A request as its handler sees it, with the segments of its path. Cheap to clone.
 
 use std::any::Any;
 use std::cell::OnceCell;
@@ -28,15 +28,15 @@ struct Parts {
 }
 
 impl Request {
-    /// For the requests of this connection, if they have one.
+    /// An empty request, for reading the requests of this connection, if there is one.
     pub fn unread(connection: Option<Arc<Connection>>) -> Self {
         let (head, segments) = (Head::default(), Segments::default());
         Self(Rc::new(Parts { head, decoded: None, segments, connection, extension: OnceCell::new() }))
     }
 
-    /// Becomes the request whose head is at the beginning of these bytes, and returns the length of the head; `None` if
-    /// that has not come to its end. The buffers of the request before are used again. Whoever still holds that one
-    /// keeps it as it was, with its buffers.
+    /// Replaces this request by the one whose head is at the beginning of these bytes, and returns the head's length;
+    /// `None` if the head is incomplete. The previous request's buffers are reused, unless someone still holds that
+    /// request, which then stays unchanged.
     pub fn read(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
         if Rc::strong_count(&self.0) > 1 {
             *self = Self::unread(self.0.connection.clone());
@@ -93,7 +93,7 @@ impl Request {
         self.0.head.path_and_query()
     }
 
-    /// The length of its body; 0 if it is chunked, since that length is unknown.
+    /// The length of the body; 0 if it is chunked, since the length is then unknown.
     pub fn body_length(&self) -> u64 {
         match self.0.head.body {
             BodyLength::Bytes(length) => length,
@@ -105,12 +105,12 @@ impl Request {
         self.0.connection.as_ref()
     }
 
-    /// The value that the server attached to it, if it has this type.
+    /// The value that the server attached to the request, if it has this type.
     pub fn extension<T: 'static>(&self) -> Option<&T> {
         self.0.extension.get()?.downcast_ref()
     }
 
-    /// Attaches a value to this request and its clones. Only the first one is kept.
+    /// Attaches a value to this request and its clones. Only the first value is kept.
     pub fn with_extension<T: 'static>(self, value: T) -> Self {
         self.0.extension.get_or_init(|| Box::new(value));
         self
@@ -124,7 +124,7 @@ impl Parts {
 }
 
 impl Request {
-    /// A `GET` of this target, for tests of handlers; `None` if it is none.
+    /// A `GET` request with this target, for tests of handlers; `None` if the target is invalid.
     pub fn get(target: &str) -> Option<Self> {
         let mut request = Self::unread(None);
         let head = format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n");
@@ -133,7 +133,7 @@ impl Request {
     }
 }
 
-/// Only the first segments of a longer path are recorded; every route has fewer.
+/// The maximum number of recorded segments; every route has fewer.
 pub const SEGMENTS_MAX: usize = 16;
 
 /// The ends of a path's segments, found in one pass.

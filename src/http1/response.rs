@@ -1,4 +1,4 @@
-//! A response from a handler: its status, its headers in the form in which they are sent, and its body.
+//! A handler's response: the status, the headers in the form in which they are sent, and the body.
 
 use std::error::Error;
 
@@ -18,9 +18,9 @@ pub struct Response {
     pub content_type: Option<&'static str>,
     /// Set by [`Response::at`], which checks it.
     pub location: Option<String>,
-    /// The other headers, line by line as they are sent, without those that determine the end of the body.
+    /// The other headers, as the lines to send, without those that determine the end of the body.
     pub header_lines: Vec<u8>,
-    /// Another server has made it, with the headers that all answers have in common.
+    /// Whether another server created the response, which then has the common headers already.
     pub is_passed_on: bool,
 }
 
@@ -49,7 +49,7 @@ impl Response {
         Self { content_type: Some(content_type), ..self }
     }
 
-    /// With the address of the created resource. A value that would end its line is left out.
+    /// Adds the address of the created resource. A value that would break the line is left out.
     pub fn at(self, location: String) -> Self {
         Self { location: Some(location).filter(|location| may_stand_in_a_header(location.as_bytes())), ..self }
     }

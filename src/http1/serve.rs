@@ -1,10 +1,10 @@
-//! One connection: reads requests, has them answered in order, and writes the answers.
+//! One connection: reads requests, passes them to the handler in order, and writes the answers.
 //!
-//! The web framework's dispatcher is not used, which polls a handler twice before it waits, looks for the next head up
-//! to six times in each request, and hands out a body only after the first poll.
+//! Replaces the web framework's dispatcher, which polls a handler twice before it waits, looks for the next head up to
+//! six times per request, and hands out a body only after the first poll.
 //!
-//! A client that sends ahead is bounded: so much is read while a request is being answered, and nothing while the
-//! client does not take its answers.
+//! A client that pipelines requests is limited: only a few bytes are read while a request is being answered, and none
+//! while the client does not read its answers.
 
 #[cfg(test)]
 mod tests;
@@ -32,22 +32,22 @@ use super::request::Request;
 use super::response::{self, Response};
 use super::spare_buffer;
 
-/// Bytes read ahead while a request is being answered.
+/// Maximum number of bytes read ahead while a request is being answered.
 const AHEAD_MAX: usize = 16 * 1024;
 /// Responses to pipelined requests are written together, up to this size.
 const TOGETHER_MAX: usize = 16 * 1024;
-/// Size of a usual read, and the least free space worth a read.
+/// Size of a usual read, and the minimum free space worth a read.
 const READ_BYTES: usize = 4 * 1024;
 const READ_BYTES_MIN: usize = 1024;
 /// Larger buffers are not kept for the next response.
 const KEPT_BYTES: usize = 16 * 1024;
-/// How long a client that has not read its last response may continue to send.
+/// How long a client may continue to send after its last response, before reading it.
 const LINGER: Duration = Duration::from_secs(1);
 /// How often to discard input from a client that was cut off: its socket only reports the end of the stream.
 const DISCARDED_EVERY: Duration = Duration::from_millis(50);
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// For the connections of one worker thread.
+/// Shared by the connections of one worker thread.
 pub struct Rules {
     head_timeout: Duration,
     date: DateLine,
@@ -61,7 +61,7 @@ impl Rules {
         Self { head_timeout, date: DateLine::default(), codec_config: ServiceConfig::default() }
     }
 
-    /// The framework's reader of chunks: its codec, after the head of a chunked request.
+    /// The framework's codec, prepared with the head of a chunked request, to read chunks.
     fn chunks(&self) -> Box<Codec> {
         let mut codec = Box::new(Codec::new(self.codec_config.clone()));
         let head = codec.decode(&mut BytesMut::from(CHUNKED));
@@ -72,7 +72,7 @@ impl Rules {
 
 const CHUNKED: &str = "POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
 
-/// Serves a connection until the client ends it, or `stopping` resolves because the server stops.
+/// Serves a connection until the client ends it, or until `stopping` resolves because the server stops.
 pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = Reply>>(
     transport: T,
     connection: Option<Arc<Connection>>,
@@ -97,7 +97,7 @@ pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = Reply>>
             }
             Next::End => break,
         }
-        // Lets other tasks run, regardless of how many pipelined requests there are.
+        // Yields to other tasks, however many pipelined requests there are.
         tokio::task::coop::consume_budget().await;
         next = client.next_head(stopping.as_mut()).await?;
     }
@@ -112,14 +112,14 @@ enum Next {
     End,
 }
 
-/// Cut off before this request was read.
+/// The refusal if the connection was cut off before this request was read.
 const TURNED_AWAY: Next = Next::Refused(StatusCode::SERVICE_UNAVAILABLE);
 
 /// The next part of a body.
 enum Piece {
     Bytes(Bytes),
     End,
-    /// Not received yet.
+    /// The next part has not been received yet.
     Missing,
     Malformed,
 }
@@ -132,21 +132,21 @@ enum Body {
 
 struct Loop<'r, T> {
     transport: T,
-    /// `None` if it is not one of [`Connections`](super::Connections): of a socket of another kind.
+    /// `None` for a socket of another kind, which is not in [`Connections`](super::Connections).
     connection: Option<Arc<Connection>>,
     rules: &'r Rules,
-    /// The current request, or the last one, whose buffers are reused.
+    /// The current or last request, whose buffers are reused.
     request: Request,
     body: Body,
-    /// Input that has not been used yet.
+    /// Unprocessed input.
     read: BytesMut,
-    /// Output that has not been written yet.
+    /// Unwritten output.
     write: BytesMut,
-    /// The transport may buffer some output, as TLS does.
+    /// Whether the transport may have buffered some output, as TLS does.
     is_unflushed: bool,
-    /// The client has closed its sending half.
+    /// Whether the client has closed its sending half.
     ended: bool,
-    /// The next bytes from the client are not the start of a request, so none can be read after them.
+    /// Whether the next bytes from the client are not the start of a request, so that no further request can be read.
     is_out_of_step: bool,
 }
 
@@ -158,8 +158,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         Self { transport, connection, rules, request, body, read, write, is_unflushed, ended, is_out_of_step }
     }
 
-    /// Waits for a head. Answers that are still to be written go first, and nothing is read before the client has taken
-    /// them.
+    /// Waits for a head. Pending answers are written first, and nothing is read before the client has taken them.
     async fn next_head(&mut self, mut stopping: Pin<&mut impl Future<Output = ()>>) -> io::Result<Next> {
         poll_fn(|context| {
             loop {
@@ -187,14 +186,14 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         .await
     }
 
-    /// Has the request answered. False if it was the last of the connection.
+    /// Answers the request. False if it was the connection's last.
     async fn exchange<F: Future<Output = Reply>>(
         &mut self,
         answer: &impl Fn(Request, Incoming) -> F,
     ) -> io::Result<bool> {
         let Head { version, ref method, body, next, expects_continue, .. } = *self.request.head();
         let is_head = *method == Method::HEAD;
-        // We never upgrade, and the bytes after such a request are not HTTP.
+        // We never upgrade, and the bytes after an upgrade request are not HTTP.
         self.is_out_of_step = next == AfterAnswer::Upgrade;
         let (incoming, feed) = self.body(body);
         if feed.is_some() && expects_continue {
@@ -215,7 +214,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         Ok(!is_last)
     }
 
-    /// The body of the request whose head was read last; most bodies arrive with their heads.
+    /// The body of the request whose head was read last. Most bodies arrive with their heads.
     fn body(&mut self, length: BodyLength) -> (Incoming, Option<Feed>) {
         self.body = match length {
             BodyLength::Bytes(0) => return (Incoming::none(), None),
@@ -242,7 +241,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
             Body::Bytes(left) => {
                 let length = usize::try_from(*left).map_or(self.read.len(), |left| left.min(self.read.len()));
                 *left -= length as u64;
-                // Without a copy; the buffer is reused when nobody holds a piece of it any more.
+                // Not copied; the buffer is reused when nobody holds a piece of it any more.
                 Piece::Bytes(self.read.split_to(length).freeze())
             }
             Body::Chunks(codec) => match codec.decode(&mut self.read) {
@@ -254,9 +253,8 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         }
     }
 
-    /// Awaits an answer, or a piece of one. Meanwhile what was answered before is written, and what the client sends is
-    /// read: the rest of the request's body, the next requests, and its end, of which the handler learns by being
-    /// polled.
+    /// Awaits an answer, or a piece of one. Meanwhile earlier answers are written, and input is read: the rest of the
+    /// request's body, further requests, and the end of the stream, which the handler learns of by being polled.
     async fn while_reading<F: Future>(
         &mut self,
         feed: Option<&Feed>,
@@ -275,7 +273,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         .await
     }
 
-    /// Writes and reads without waiting. True if there is news for the handler.
+    /// Writes and reads without waiting. True if the handler should be polled.
     fn write_and_read(&mut self, context: &mut Context<'_>, feed: Option<&Feed>) -> io::Result<bool> {
         if let Poll::Ready(flushed) = self.poll_flush(context) {
             flushed?;
@@ -309,7 +307,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         has_room && !self.connection.as_ref().is_some_and(|connection| connection.is_unread())
     }
 
-    /// Passes received parts of the body on. True if there were any.
+    /// Passes on received parts of the body. True if there were any.
     fn fill(&mut self, feed: &Feed) -> bool {
         let mut has_come = false;
         loop {
@@ -367,14 +365,14 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         Ok(())
     }
 
-    /// A response without a body, after which the connection ends.
+    /// Writes a response without a body, after which the connection ends.
     fn refuse(&mut self, status: StatusCode) {
         self.is_out_of_step = true;
         let reply = Reply::from(Response::new(status));
         reply.write_head(&mut self.write, Version::HTTP_11, BodyEnd::Length(0), false, &self.rules.date);
     }
 
-    /// Discards further input for a while: closing a socket with unread input makes the kernel discard the response.
+    /// Discards further input for a while: if a socket is closed with unread input, the kernel discards the response.
     async fn close(mut self) -> io::Result<()> {
         poll_fn(|context| self.poll_flush(context)).await?;
         poll_fn(|context| Pin::new(&mut self.transport).poll_shutdown(context)).await?;
@@ -388,7 +386,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
                     if !is_turned_away {
                         return Ok(());
                     }
-                    // We ended its stream ourselves, so more input may come.
+                    // We ended the stream ourselves, so more input may arrive.
                     tokio::time::sleep(DISCARDED_EVERY).await;
                 }
             };
@@ -447,7 +445,8 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Loop<'r, T> {
         self.connection.as_ref().is_some_and(|connection| connection.is_turned_away())
     }
 
-    /// The first request of a connection is probably on its way, so its client will read the refusal as its response.
+    /// Whether to refuse a connection before its first request, which is probably on its way, so that the client will
+    /// read the refusal as the response.
     fn is_refused_unasked(&self) -> bool {
         let is_refused = |connection: &Arc<Connection>| connection.is_turned_away() && connection.has_never_asked();
         self.connection.as_ref().is_some_and(is_refused)
@@ -471,7 +470,7 @@ impl HeadError {
 }
 
 impl Feed {
-    /// Passes on a piece. False if it was the last.
+    /// Passes on a piece. False if it was the last one.
     fn take(&self, piece: Piece) -> bool {
         match piece {
             Piece::Bytes(bytes) => self.push(bytes),

@@ -1,5 +1,5 @@
-//! A connection's socket, shared by two users: its loop reads and writes through it, and others check whether the
-//! client is still connected and shut it down when it stalls. Both use one file descriptor.
+//! A connection's socket, which has two users: the loop reads and writes through it, and others check whether the
+//! client is still connected, and shut the socket down when the client stalls. Both use one file descriptor.
 
 use std::io;
 use std::net::{Shutdown, SocketAddr};
@@ -16,8 +16,8 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-/// Unsent bytes of an answer that the kernel may buffer. Bounds the cost of a client that does not read, and how finely
-/// its reading is noticed: the next write is accepted once half of this has been sent.
+/// Unsent bytes of an answer that the kernel may buffer. Bounds the cost of a client that does not read, and determines
+/// how soon its reading is noticed: the next write is accepted once half of this has been sent.
 const UNSENT_MAX: u32 = 64 * 1024;
 /// How long the kernel tries to deliver the rest of a response whose connection is already closed.
 const DELIVERY_MAX: Duration = Duration::from_secs(10);
@@ -27,10 +27,10 @@ const KEEP_ALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
 
 pub struct Socket {
-    /// `None` after its loop has dropped it, so no other reference keeps it open. Locked for one check, read or write
-    /// at a time, almost always by the thread that serves the connection.
+    /// `None` after the loop has dropped it, so no other reference keeps it open. Locked for a single check, read or
+    /// write, almost always by the thread that serves the connection.
     tcp: Mutex<Option<TcpStream>>,
-    /// Its loop has read the end of the stream, possibly before the event loop is notified.
+    /// Whether the loop has read the end of the stream, possibly before the event loop is notified.
     ended: AtomicBool,
     /// The address of the client or of a proxy.
     pub peer: Option<SocketAddr>,
@@ -39,22 +39,22 @@ pub struct Socket {
 impl Socket {
     pub fn new(tcp: TcpStream) -> Self {
         let options = SockRef::from(&tcp);
-        // Detects a machine that disappears silently; if this cannot be set, later timeouts do.
+        // Detects a machine that disappears silently. If this cannot be set, later timeouts detect it.
         options.set_tcp_keepalive(&KEEP_ALIVE).ok();
-        // Whole responses or large pieces are written at a time: waiting for more data would only delay their ends.
+        // Every write is a whole response or a large piece, so waiting for more data would only delay it.
         options.set_tcp_nodelay(true).ok();
         options.set_tcp_notsent_lowat(UNSENT_MAX).ok();
         let peer = tcp.peer_addr().ok();
         Self { tcp: Mutex::new(Some(tcp)), ended: AtomicBool::new(false), peer }
     }
 
-    /// Whether the client has closed its connection or its half of it. Data that it sent before does not count: a
-    /// client that pipelines its next request is still connected.
+    /// Whether the client has closed its connection or its half of it. Earlier unread data does not matter: a client
+    /// that pipelines its next request is still connected.
     ///
     /// Asks the kernel, since the event loop learns of the end only when it polls: until then, something could be
-    /// handed out to a client that had already disconnected.
+    /// granted to a client that has already disconnected.
     pub fn is_gone(&self) -> bool {
-        // Not by peeking, which shows the end only if nothing unread precedes it.
+        // Does not peek, which shows the end only if no unread data precedes it.
         let closed = |tcp: &TcpStream| {
             let asked = &mut [PollFd::new(tcp, PollFlags::RDHUP)];
             match poll(asked, Some(&Timespec::default())) {
@@ -65,11 +65,11 @@ impl Socket {
         self.is_known_gone() || self.tcp.lock().as_ref().is_none_or(closed)
     }
 
-    /// The same as far as the event loop has been notified. It costs no system call and is enough while a request
-    /// waits, since the request is polled again when there is news. (Except for a client that has sent more than is
-    /// read ahead: it keeps its place until the next look at stalled connections.)
+    /// Like [`Self::is_gone`], as far as the event loop has been notified. This costs no system call and is enough
+    /// while a request waits, since the request is polled again when there is news. (Except for a client that has sent
+    /// more than is read ahead: it keeps its place until the next sweep of stalled connections.)
     ///
-    /// `ended` alone would not do: the loop reads only so much ahead.
+    /// `ended` alone is not enough, because the loop reads only a limited amount ahead.
     pub fn is_known_gone(&self) -> bool {
         let notified = |tcp: &TcpStream| match tcp.ready(Interest::READABLE).now_or_never() {
             Some(Ok(ready)) => ready.is_read_closed(),
@@ -95,11 +95,11 @@ impl Socket {
         }
     }
 
-    /// Shuts it down in both directions and drops the unread answers, which the kernel would keep for minutes.
+    /// Shuts the socket down in both directions and drops the unread answers, which the kernel would keep for minutes.
     pub fn reset(&self) {
         if let Some(tcp) = self.tcp.lock().as_ref() {
             let socket = SockRef::from(tcp);
-            // With a linger time of zero, the following close is a reset.
+            // With a linger time of zero, the close that follows is a reset.
             socket.set_linger(Some(Duration::ZERO)).ok();
             socket.shutdown(Shutdown::Both).ok();
         }
@@ -133,7 +133,7 @@ impl Socket {
         peeked.map_ok(|length| (length > 0).then_some(byte[0]))
     }
 
-    /// The client has closed its sending half.
+    /// Records that the client has closed its sending half.
     pub fn note_end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
@@ -163,7 +163,7 @@ mod tests {
         (Socket::new(TcpStream::from_std(accepted).unwrap()), client)
     }
 
-    /// The ways in which a client may disconnect, and what remains of it.
+    /// The ways in which a client may disconnect, and what is left of it.
     const ENDS: [fn(Client) -> Option<Client>; 3] = [
         |client| {
             client.shutdown(Shutdown::Write).unwrap();

@@ -1,5 +1,5 @@
 //! One buffer per worker thread, for the JSON of its answers. An answer is rendered and copied to its connection
-//! without a pause between, so the next one finds the buffer there again.
+//! without yielding, so the next answer finds the buffer free again.
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
-//! The bytes of a connection, plain or encrypted after a handshake with a time limit. Records when the client does not
-//! read and when it has closed. Dropping the transport closes the connection.
+//! The bytes of a connection, plain or encrypted. A handshake has a time limit. Records when the client does not read
+//! and when it has closed. Dropping the transport closes the connection.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -23,10 +23,10 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + 'static {
     fn connection(&self) -> &Arc<Connection>;
 }
 
-/// Directly to the socket.
+/// An unencrypted connection, directly on the socket.
 pub struct Plain(Arc<Connection>);
 
-/// Through TLS, after its handshake.
+/// A connection through TLS, after the handshake.
 pub struct Encrypted(TlsStream<Plain>);
 
 impl Plain {
@@ -93,8 +93,8 @@ impl AsyncWrite for Plain {
 }
 
 impl AsyncRead for Encrypted {
-    /// A client may end its stream with an alert, by closing the connection, or both; all are treated alike. Nothing
-    /// can be cut off unnoticed, since every request says how long it is.
+    /// A client may end its stream with an alert, by closing the connection, or both; all are treated alike. No
+    /// truncation goes unnoticed, since every request states its length.
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -131,12 +131,12 @@ impl AsyncWrite for Encrypted {
 const UNSENT_MAX: usize = 32 * 1024;
 /// The first byte of a handshake's record.
 const HANDSHAKE_RECORD: u8 = 22;
-/// More than the head of a request without TLS; only read so that the client reads the response.
+/// More than the head of a plain HTTP request, which is only read so that the client reads the response.
 const PLAIN_HEAD_MAX: usize = 16 * 1024;
-/// Distinct reasons of failures that are counted separately until they are reported, because strangers determine their
-/// number.
+/// The number of distinct failure reasons counted separately until they are reported. Limited, because strangers
+/// determine the reasons.
 const REASONS_MAX: usize = 8;
-/// For clients that speak HTTP without TLS.
+/// The response to clients that speak HTTP without TLS.
 const USE_HTTPS: &str = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 70\r\n\
                          Connection: close\r\n\r\nThis port speaks TLS. Use https:// instead of http:// in the address.\n";
 
@@ -155,7 +155,7 @@ pub type Failures = BTreeMap<String, Failed>;
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Failed {
     pub count: u64,
-    /// The address of the last one.
+    /// The client address of the last one.
     pub peer: Option<SocketAddr>,
 }
 
@@ -168,9 +168,9 @@ pub struct HandshakeLimit {
 
 /// Count handshakes by their outcome.
 pub struct HandshakeCounters {
-    /// Completed without a certificate of the client.
+    /// Completed without a client certificate.
     pub anonymous: Counter,
-    /// Completed with one.
+    /// Completed with a client certificate.
     pub certified: Counter,
     pub failed: Counter,
     pub timed_out: Counter,
@@ -186,7 +186,7 @@ impl Handshakes {
         Self { config: Box::new(config), limit, outcomes, failures: Mutex::default() }
     }
 
-    /// Fails for a client that does not complete its handshake in time.
+    /// Completes the handshake. Fails if the client takes longer than the limit.
     pub async fn complete(&self, plain: Plain) -> io::Result<Encrypted> {
         let peer = plain.connection().socket.peer;
         match tokio::time::timeout(self.limit.time, self.shake(plain)).await {
@@ -213,7 +213,7 @@ impl Handshakes {
     }
 
     async fn shake(&self, mut plain: Plain) -> io::Result<Encrypted> {
-        // Waits before preparing anything, so that a silent client costs no more than without TLS.
+        // Waits for a first byte before preparing anything, so that a silent client costs no more than without TLS.
         let first = poll_fn(|context| plain.connection().socket.poll_first_byte(context)).await?;
         match first {
             Some(HANDSHAKE_RECORD) => {}
@@ -236,13 +236,13 @@ impl Handshakes {
     }
 }
 
-/// Tells a client without TLS what to do, if it uses HTTP.
+/// Tells a client that speaks HTTP without TLS to use https.
 async fn refuse_plain(plain: &mut Plain, first: u8) -> io::Error {
     if !first.is_ascii_uppercase() {
         return io::Error::other("the client does not speak TLS");
     }
     let mut head = vec![0; PLAIN_HEAD_MAX];
-    // Best effort: the client may not read it.
+    // Best effort, since the client may not read the response.
     if plain.read(&mut head).await.is_ok() && plain.write_all(USE_HTTPS.as_bytes()).await.is_ok() {
         plain.shutdown().await.ok();
     }

@@ -59,19 +59,19 @@ impl Directory {
             Some(view) => Some(view),
             None => {
                 let stored = self.services.records.environment_with_queue(key)?;
-                // An actor may have loaded it meanwhile, and its queue with it.
+                // An actor may have loaded the environment and its queue meanwhile.
                 self.view(key).or_else(|| stored.map(|stored| stored.environment))
             }
         };
         Ok(known.filter(|environment| environment.exists()))
     }
 
-    /// The same as `view` for readers of many environments: reading does not keep an actor in memory.
+    /// Like [`Self::view`], for readers of many environments: reading does not keep an actor in memory.
     pub fn peek(&self, key: &EnvironmentKey) -> Option<Arc<Environment>> {
         self.actors.get(key)?.view.get()
     }
 
-    /// Asks an environment that must exist: an unknown name does not get an actor.
+    /// Asks an environment that must exist: unknown names get no actor.
     pub async fn ask<C: Command>(
         &self,
         key: &EnvironmentKey,
@@ -118,11 +118,11 @@ impl Directory {
         }
     }
 
-    /// Asks every actor that was not used since the last call to leave, and drops those that have died.
+    /// Asks every actor that was not used since the last call to leave, and removes those that have died.
     pub fn dismiss_unused(&self) {
         self.actors.retain(|_, resident| {
             if !resident.inbox.take_used() {
-                // A full mailbox refuses it, correctly: that actor is in use.
+                // A full mailbox refuses the message, correctly: that actor is in use.
                 resident.send(Leave).ok();
                 resident.inbox.take_used();
             }
@@ -168,15 +168,15 @@ impl Directory {
         Resident { address: EnvironmentActor::start(links), inbox, view }
     }
 
-    /// Leaves a signal for the environment's actor, if it has one, and makes sure that it is read.
+    /// Leaves a signal for the environment's actor, if it has one, and makes sure that the actor reads it.
     fn signal_resident(&self, key: &EnvironmentKey, signal: Signal) -> bool {
         let Some(resident) = self.actors.get(key) else { return false };
-        // If other signals are unread, the actor has already been nudged.
+        // If other signals are unread, the actor has already been woken.
         if !resident.inbox.leave_signal(signal) && resident.address.connected() {
             return true;
         }
         match resident.send(Nudge) {
-            // The messages in a full mailbox make the actor read its signals too.
+            // A full mailbox makes the actor read its signals too.
             Ok(()) | Err(SendError::Full(_)) => true,
             Err(SendError::Closed(_)) => false,
         }
@@ -185,7 +185,7 @@ impl Directory {
 
 impl ActorDirectory for Directory {
     fn signal(&self, key: &EnvironmentKey, signal: Signal) -> bool {
-        // By the second attempt the actor has been started.
+        // The second attempt finds the started actor.
         for _ in 0..2 {
             if self.signal_resident(key, signal) {
                 return true;

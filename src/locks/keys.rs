@@ -30,7 +30,7 @@ pub fn declaration(key: &EnvironmentKey) -> Key {
     of_environment(DECLARED_ENVIRONMENTS, key)
 }
 
-/// The prefix of those of an organization.
+/// The prefix of all declarations of an organization.
 pub fn declarations_in(organization: &Identifier) -> Key {
     key_of(&[DECLARED_ENVIRONMENTS, organization.as_str().as_bytes(), b"/"])
 }
@@ -65,7 +65,7 @@ pub fn left(ticket: Ticket) -> Key {
     key_of(&[LEFT, &ticket.0.to_be_bytes()])
 }
 
-/// `l/{organization}/{pipeline}/{environment}`: when its lock expires on its own.
+/// `l/{organization}/{pipeline}/{environment}`: when the lock expires automatically.
 pub fn wake(key: &EnvironmentKey) -> Key {
     of_environment(WAKES, key)
 }
@@ -85,7 +85,7 @@ pub fn deployments_of(organization: &Identifier) -> Key {
     key_of(&[DEPLOYMENTS, organization.as_str().as_bytes(), b"/"])
 }
 
-/// `b/{organization}/{seed}`: the blueprint of a deployment, that is, its stages and steps.
+/// `b/{organization}/{seed}`: the blueprint of a deployment: its stages and steps.
 pub fn blueprint(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(BLUEPRINTS, organization, id.0)
 }
@@ -110,25 +110,25 @@ pub fn log_parts(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(LOG_PARTS, organization, id.0)
 }
 
-/// `nd/{organization}/{seed}`: the same for a deployment that is no longer kept, until its log is gone from the store
-/// of logs.
+/// `nd/{organization}/{seed}`: the parts of a log whose deployment is no longer kept, until the log store has deleted
+/// them.
 pub fn dropped_log(organization: &Identifier, id: DeploymentId) -> Key {
     seeded(DROPPED_LOGS, organization, id.0)
 }
 
-/// The deployment under a key of this kind.
+/// The deployment in the key of a dropped log.
 pub fn parse_dropped_log(key: &[u8]) -> Option<(Identifier, DeploymentId)> {
     let (key, seed) = key.strip_prefix(DROPPED_LOGS)?.split_last_chunk::<12>()?;
     let organization = Identifier::parse(std::str::from_utf8(key.strip_suffix(b"/")?).ok()?).ok()?;
     Some((organization, DeploymentId(IdSeed(*seed))))
 }
 
-/// `r/{organization}/{pipeline}/{environment}`: marks that a deployment here is unfinished.
+/// `r/{organization}/{pipeline}/{environment}`: marks an environment with an unfinished deployment.
 pub fn unfinished(key: &EnvironmentKey) -> Key {
     of_environment(UNFINISHED, key)
 }
 
-/// The environment in a key of this kind; its name may be followed by more.
+/// The environment in a key of this kind; more may follow its name.
 pub fn parse_environment(key: &[u8], kind: &[u8]) -> Option<EnvironmentKey> {
     let mut parts = key.strip_prefix(kind)?.splitn(4, |byte| *byte == b'/');
     let mut next = || Identifier::parse(std::str::from_utf8(parts.next()?).ok()?).ok();
@@ -143,7 +143,7 @@ pub fn parse_pipeline(key: &[u8], kind: &[u8]) -> Option<PipelineKey> {
     Some(PipelineKey { organization: next()?, pipeline: next()? })
 }
 
-/// Seeds sort by time; inverted, the newest comes first.
+/// Seeds sort by time; inverted seeds sort newest first.
 fn newest_first(seed: IdSeed) -> IdSeed {
     IdSeed(seed.0.map(|byte| !byte))
 }

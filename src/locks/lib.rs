@@ -3,8 +3,8 @@
 //!
 //! Layers, from the bottom; each uses only those before it:
 //!
-//! 1. `keys`: the keys of environments in the store. `ports`: what the crate needs from others, and why a command can fail.
-//!    `transfer`: for moving and restoring records. `time_limit`: a limit for waits that rarely take that long.
+//! 1. `keys`: the keys of environments in the store. `ports`: the crate's dependencies, and why a command can fail.
+//!    `transfer`: moving and restoring records. `time_limit`: a limit for waits that rarely take that long.
 //! 2. `state`: the records in the store, the state in an actor's memory, and the batch of a decision.
 //! 3. `services`: shared by all actors: answers waiting for the disk, waiters, watchers, deadlines, signals.
 //! 4. `pool`: waiters for any environment of a pipeline.

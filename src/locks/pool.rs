@@ -1,6 +1,6 @@
-//! The waiters for any environment of a pipeline. The domain's [`Pool`](domain::Pool) decides; this file has its lock,
-//! the clients to answer and the records to keep. A pipeline's actors share its pool: while the lock of `inner` is
-//! held, nothing waits and nothing is sent; offers and answers are sent afterwards.
+//! The waiters for any environment of a pipeline. The domain's [`Pool`](domain::Pool) decides; this file adds its lock,
+//! the clients to answer and the records to keep. A pipeline's actors share its pool: while `inner` is locked, nothing
+//! waits and nothing is sent; offers and answers are sent afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,13 +40,13 @@ impl Pools {
         self.of.entry(pipeline.clone()).or_insert_with(pool).clone()
     }
 
-    /// Those of an organization in which a client has ever waited.
+    /// The pools of an organization in which a client has ever waited.
     pub fn active_in(&self, organization: &Identifier) -> Vec<Arc<PipelinePool>> {
         let own = self.of.iter().filter(|pool| pool.key().organization == *organization && pool.is_active());
         own.map(|pool| pool.clone()).collect()
     }
 
-    /// Those in which a client has ever waited.
+    /// The pools in which a client has ever waited.
     pub fn active(&self) -> Vec<Arc<PipelinePool>> {
         self.of.iter().map(|pool| pool.clone()).filter(|pool| pool.is_active()).collect()
     }
@@ -65,7 +65,7 @@ struct Inner {
     pub pool: Pool,
     /// The clients of waiters, if connected.
     pub clients: HashMap<Ticket, HeldClient>,
-    /// Removed from the pool, but not durably yet: still queued, as far as readers see.
+    /// Waiters removed from the pool, but not durably yet: readers still see them as queued.
     pub removed: HashMap<Ticket, Removed>,
     /// The pause after the store refused to end overdue waiters.
     pub expiry: Pause,
@@ -104,13 +104,14 @@ impl PipelinePool {
         self.active.load(Ordering::SeqCst)
     }
 
-    /// Reads which environments are free, the first time this is needed.
+    /// On first use, reads which environments are free.
     pub async fn learn(&self, services: &Arc<Services>) -> Result<(), StoreError> {
         self.learned.get_or_try_init(|| self.learn_all(services)).await.copied()
     }
 
     async fn learn_all(&self, services: &Arc<Services>) -> Result<(), StoreError> {
-        // From now on every actor reports its decisions. Earlier decisions are in the store once this is durable.
+        // From now on every actor reports its decisions. Once this sequence is durable, earlier decisions are in the
+        // store.
         self.active.store(true, Ordering::SeqCst);
         durable_up_to(services.store(), services.store().handed_in()).await;
         let (reader, pipeline) = (services.clone(), self.pipeline.clone());
@@ -131,7 +132,7 @@ impl PipelinePool {
         Ok(())
     }
 
-    /// For an environment's decision: the first waiter that it suits, if it comes before `before`.
+    /// Takes the first waiter that the environment suits, if it comes before `before`. Called during a decision.
     pub fn take(
         &self,
         services: &Services,
@@ -151,7 +152,7 @@ impl PipelinePool {
         Some((waiter, present))
     }
 
-    /// A taken waiter could not be granted the lock.
+    /// Puts back a waiter that was taken but could not be granted the lock.
     pub fn put_back(&self, services: &Arc<Services>, ticket: Ticket) {
         let mut inner = self.inner.lock();
         let Some(Removed { waiter, labels, client }) = inner.removed.remove(&ticket) else { return };
@@ -168,12 +169,12 @@ impl PipelinePool {
         }
     }
 
-    /// The grant of a taken waiter is handed to the store: returns the client to answer.
+    /// Called when the grant of a taken waiter was handed to the store. Returns the client to answer.
     pub fn granted(&self, ticket: Ticket) -> Option<HeldClient> {
         self.inner.lock().removed.get_mut(&ticket)?.client.take()
     }
 
-    /// The removal of a waiter is durable. Returns its client, unless it has been answered.
+    /// Called when the removal of a waiter is durable. Returns its client, unless it has been answered.
     pub fn settled(&self, ticket: Ticket) -> Option<HeldClient> {
         self.inner.lock().removed.remove(&ticket)?.client
     }
@@ -194,7 +195,7 @@ impl PipelinePool {
         let (now, labels) = (services.now(), claim.labels.clone());
         let mut inner = self.inner.lock();
         let waiter = inner.pool.join(claim, now)?;
-        // Before it can be taken, so that its end is later in the log than its beginning.
+        // Stored before the waiter can be taken, so that its end is later in the log than its beginning.
         if waiter.is_durable()
             && let Err(error) = self.keep(services, &inner.pool, &waiter, &labels, &client, now)
         {
@@ -214,7 +215,8 @@ impl PipelinePool {
         Ok(())
     }
 
-    /// Stores its place, and with an idempotency key the answer for a client that returns before it is served.
+    /// Stores the waiter's place and, with an idempotency key, the answer for a client that returns before it is
+    /// served.
     fn keep(
         &self,
         services: &Services,
@@ -236,7 +238,7 @@ impl PipelinePool {
         services.store().commit(batch)
     }
 
-    /// A client returns for its place. Returns its key if there is none.
+    /// Attaches a client that returns for its place. Returns its key if there is no such place.
     pub fn attach(
         &self,
         services: &Arc<Services>,
@@ -253,8 +255,8 @@ impl PipelinePool {
         Ok(())
     }
 
-    /// Offers the free environments to the waiters, and answers the claims that do not wait any longer. Called whenever
-    /// an environment has handled an offer, whether or not it has taken a waiter.
+    /// Offers the free environments to the waiters, and answers the claims that no longer wait. Called whenever an
+    /// environment has handled an offer, whether or not it has taken a waiter.
     pub fn offer_around(&self, services: &Arc<Services>) {
         let mut inner = self.inner.lock();
         let Inner { pool, clients, .. } = &mut *inner;
@@ -297,7 +299,7 @@ impl PipelinePool {
         inner.pool.iter().chain(inner.removed.values().map(|removed| &removed.waiter)).cloned().collect()
     }
 
-    /// The waiters that would accept such an environment.
+    /// The waiters that would accept this environment.
     pub fn waiting_for(&self, configuration: &Configuration) -> Vec<Arc<Waiter>> {
         if !self.is_active() {
             return Vec::new();
@@ -305,7 +307,7 @@ impl PipelinePool {
         self.inner.lock().pool.waiting_for(configuration).cloned().collect()
     }
 
-    /// How many of those come before this turn.
+    /// How many of the waiters that would accept this environment come before this turn.
     pub fn ahead(&self, configuration: &Configuration, turn: Turn) -> usize {
         if !self.is_active() {
             return 0;
@@ -323,16 +325,16 @@ impl PipelinePool {
         self.inner.lock().pool.len()
     }
 
-    /// The start of its oldest waiter.
+    /// The start of the pool's oldest waiter.
     pub fn oldest(&self) -> Option<Timestamp> {
         self.inner.lock().pool.iter().map(|waiter| waiter.session.created_at).min()
     }
 }
 
-/// Overdue waiters removed at a time; the rest follow the next time.
+/// Overdue waiters removed per call; the next call removes more.
 const EXPIRED_AT_ONCE: usize = 200;
 
-/// The answer to the client of a waiter, once the store is durable up to that sequence.
+/// The answer to a waiter's client, sent once the store is durable up to this sequence.
 struct Answer {
     client: HeldClient,
     reply: Result<(ClaimOutcome, Sequence), Failure>,
@@ -354,10 +356,11 @@ impl PipelinePool {
                 let outcome = ClaimOutcome::queued_for_any(&waiter, position);
                 let reply = match self.make_known(services, inner, &waiter, &client, &outcome) {
                     Ok(sequence) => Ok((outcome, sequence)),
-                    // Its key has led to the session since it was queued, so this answer is true whether or not it is
+                    // The key has led to the session since it was queued, so this answer is true whether or not it is
                     // stored.
                     Err(_) if client.keyed.is_some() => Ok((outcome, services.store().handed_in())),
-                    // Without a connection, and unknown to its client, it gets no lock and is soon removed.
+                    // Without a connection, and with a session its client does not know, the waiter gets no lock and is
+                    // soon removed.
                     Err(error) => Err(Failure::PlaceGivenUp { session: waiter.session.id, error }),
                 };
                 Some(Answer { client, reply })
@@ -369,7 +372,7 @@ impl PipelinePool {
         }
     }
 
-    /// Stores that the client of a waiter knows its session, and with a key the new answer in place of the stored one.
+    /// Stores that the client of a waiter knows its session. With a key, the new answer replaces the stored one.
     fn make_known(
         &self,
         services: &Services,
@@ -393,7 +396,7 @@ impl PipelinePool {
         Ok(sequence)
     }
 
-    /// If the store refuses, the place is found again after a restart, and expires then.
+    /// Deletes the stored place. If the store refuses, the place is restored at the next start and expires then.
     fn drop_record(&self, services: &Services, waiter: &Waiter) {
         services.waiters.forget(waiter);
         if waiter.is_durable() {
@@ -440,14 +443,14 @@ impl PipelinePool {
                 if self.end(services, &mut inner, *departure, None).is_ok()
                     && let Some(removed) = inner.removed.get_mut(&ticket)
                 {
-                    // Its client may use its key again immediately.
+                    // The client may reuse its key immediately.
                     removed.client = None;
                 }
             }
         }
     }
 
-    /// Removes the waiters that have not polled for too long.
+    /// Removes the waiters whose last poll is too long ago.
     pub fn expire(self: &Arc<Self>, services: &Arc<Services>) {
         let now = services.now();
         let mut inner = self.inner.lock();
@@ -464,8 +467,8 @@ impl PipelinePool {
         inner.expiry.accepted(now.tick);
     }
 
-    /// Ends a queued session at the request of its user or of a member who may release any. None if there is no waiter
-    /// with this id.
+    /// Ends a queued session at the request of its user, or of a member who may release any session. None if no waiter
+    /// has this id.
     pub fn release(
         self: &Arc<Self>,
         services: &Arc<Services>,
@@ -480,7 +483,7 @@ impl PipelinePool {
         Ok(Some((session, self.end(services, &mut inner, departure, initiator)?)))
     }
 
-    /// Removes a waiter without a lock. Until that is durable, readers see it as queued.
+    /// Removes a waiter without a lock. Readers see it as queued until the removal is durable.
     fn end(
         self: &Arc<Self>,
         services: &Arc<Services>,
@@ -511,7 +514,7 @@ impl PipelinePool {
             settled_services.waiters.forget(&waiter);
             let client = pool.settled(ticket);
             settled_services.watchers.sessions.changed(&session.id.seed);
-            // It may have been released while its client waited on its connection.
+            // The session may have been released while its client waited on the connection.
             if let Some(client) = client {
                 client.refuse(Rejection::SessionEnded { session });
             }

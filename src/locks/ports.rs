@@ -11,7 +11,7 @@ use domain::{
 use shares::{Capacity, ShareError};
 use store::StoreError;
 
-/// Reads both clocks. A function, so that tests can move the time.
+/// Reads both clocks. A function, so that tests can control the time.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
 /// Looks up a pipeline when a deployment could start. An unknown pipeline is stopped and has no stages.
@@ -19,20 +19,19 @@ pub trait Definitions: Send + Sync + 'static {
     fn now(&self, pipeline: &PipelineKey) -> PipelineNow;
 }
 
-/// Runs the stages of deployments. It is called once the order is durable, in order per environment, and reports back
-/// through [`Environments`](super::Environments). Must return quickly: it is called on the thread that sends the
-/// answers.
+/// Runs the stages of deployments. Called once the order is durable, in order per environment. Reports back through
+/// [`Environments`](super::Environments). Must return quickly: the calling thread sends the answers.
 pub trait Executor: Send + Sync + 'static {
     fn run_stage(&self, environment: &EnvironmentKey, order: StageOrder);
 
-    /// Stops everything a deployment runs; the runner reports the end.
+    /// Stops everything that a deployment runs; the runner reports the end.
     fn stop(&self, environment: &EnvironmentKey, deployment: DeploymentId);
 
     /// Cleans up processes left by a deployment of an earlier run of the server.
     fn sweep(&self, environment: &EnvironmentKey, deployment: DeploymentId);
 }
 
-/// In a cluster, the node that has the output of stages that begin here.
+/// In a cluster: this node, which keeps the output of stages that begin here.
 pub trait LogKeeper: Send + Sync + 'static {
     /// The name of this node.
     fn node(&self) -> &str;
@@ -52,15 +51,15 @@ pub struct Options {
     pub mailbox: usize,
     /// Claims that may wait, on a connection or in a queue.
     pub waiting: Capacity,
-    /// How many of them may have the same token.
+    /// How many claims of one token may wait.
     pub waiting_per_token: usize,
-    /// How long a caller waits for an answer; after that the outcome is unknown.
+    /// How long a caller waits for an answer. After that the outcome is unknown.
     pub answer_timeout: Duration,
     pub tickets: TicketLane,
 }
 
-/// The tickets of one shard of a cluster, which no other shard uses: records are found by their tickets, and those of
-/// all shards may become the records of one store.
+/// The tickets of one shard of a cluster. No other shard uses them: records are found by their tickets, and the records
+/// of all shards may later share one store.
 #[derive(Debug, Clone, Copy)]
 pub struct TicketLane {
     /// Below `of`.
@@ -85,7 +84,7 @@ pub enum Failure {
     Rejected(#[from] Rejection),
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The claim was queued, but its place is given up: the store refuses to record that its client knows the session.
+    /// The claim was queued, but lost its place: the store refuses to record that its client knows the session.
     #[error("the place in the queue is given up: {error}")]
     PlaceGivenUp { session: SessionId, error: StoreError },
     #[error("too many commands are waiting for this environment")]

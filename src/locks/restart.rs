@@ -1,8 +1,8 @@
 //! Restores the state that the last run left in the store: waiters, deadlines and unfinished deployments.
 //!
-//! A queued waiter on a restart: `find_waiters` restores its place and sets a deadline; when the environment is next
-//! needed its actor loads the queue (`state/records.rs`); a waiter whose client does not poll in time is removed by
-//! `Elapse` (`domain`). One whose client never received its session's id ends here, immediately.
+//! A queued waiter across a restart: `find_waiters` restores its place and sets a deadline. When the environment is
+//! next needed, its actor loads the queue (`state/records.rs`). `Elapse` (`domain`) removes a waiter whose client does
+//! not poll in time. A waiter whose client never received its session's id is ended here, immediately.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use super::state::records::readable;
 use domain::{ASK_WITHIN_MILLIS, EnvironmentKey, Expiry, Labels, Recover, Waiter};
 use store::{Batch, Store, StoreError, durable_up_to, end_of_prefix};
 
-/// Environments recovered together: enough to share the disk's work.
+/// Environments recovered together: enough to share disk syncs.
 const RECOVERED_AT_ONCE: usize = 64;
-/// Waiters ended in one batch, so that the store accepts it.
+/// Waiters ended in one batch. Limits the size of the batch.
 const ENDED_AT_ONCE: usize = 50;
 
 /// Restores the waiters of the last run, with time for their clients to return. Waiters whose client cannot return end
@@ -66,7 +66,7 @@ pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError
 struct StoredWaiter {
     queue: QueueKey,
     waiter: Waiter,
-    /// The labels of the environment that it waits for, if it waits for any.
+    /// The wanted labels of a waiter for any environment.
     labels: Option<Labels>,
 }
 

@@ -1,5 +1,5 @@
-//! A time limit for answers that come within milliseconds unless something is badly wrong. A timer for each would cost
-//! more than the wait itself: here one per thread checks all waits a few times per second.
+//! A time limit for answers that take milliseconds unless something is badly wrong. A timer per answer would cost more
+//! than the wait itself, so one task per thread checks all waits a few times per second.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -23,7 +23,7 @@ thread_local! {
 #[derive(Default)]
 struct Waits {
     pending: Slab<Pending>,
-    /// Steps since the thread began to wait for something.
+    /// Steps counted since the thread first waited for something.
     now: u64,
     stepping: Option<JoinHandle<()>>,
 }
@@ -37,7 +37,7 @@ struct Pending {
 /// The index of a wait of this thread.
 struct WaitIndex(usize);
 
-/// Awaits the answer. The limit does not stop it, but only ends the wait.
+/// Awaits the answer for at most `limit`. The limit ends the wait, not the work.
 pub async fn within<F: Future>(limit: Duration, answer: F) -> Result<F::Output, Elapsed> {
     let (mut answer, mut index) = (pin!(answer), None);
     poll_fn(|context| {
@@ -77,7 +77,7 @@ impl WaitIndex {
 
 impl Drop for WaitIndex {
     fn drop(&mut self) {
-        // On an ending thread, the list may be gone before its waits.
+        // On an ending thread, the list may be destroyed before its waits.
         WAITS.try_with(|waits| waits.borrow_mut().pending.remove(self.0)).ok();
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     async fn a_wait_ends_soon_after_its_limit_and_never_before() {
         tokio::time::pause();
         for _ in 0..3 {
-            // Between two steps, and with other longer and shorter waits.
+            // Begins between two steps, while longer and shorter waits are pending.
             tokio::time::sleep(STEP / 3).await;
             let begun = Instant::now();
             let longer = within(LIMIT * 2, pending::<()>());

@@ -1,6 +1,6 @@
 //! The timer: signals environments whose deadline has passed, and drops old sessions that ended in a queue.
 //!
-//! A TTL that passes: the actor has set a deadline for it (`actor/mod.rs`), `signal_due` sends `Signal::Due`, and the
+//! When a TTL passes: the actor has set a deadline for it (`actor/mod.rs`), `signal_due` sends `Signal::Due`, and the
 //! actor decides `Elapse` (`actor/signals.rs`, `domain`).
 
 use std::collections::HashMap;
@@ -14,9 +14,9 @@ use domain::Identifier;
 use shares::level;
 use store::{Batch, StoreError, durable_up_to};
 
-/// Environments with a passed deadline that are signalled at a time; the rest follow immediately.
+/// Environments with a passed deadline that are signalled per round; the next round follows immediately.
 const DUE_AT_ONCE: usize = 256;
-/// Sessions kept that ended in a queue, of all organizations together.
+/// The number of kept sessions that ended in a queue, of all organizations together.
 const ENDED_KEPT: usize = 10_000;
 /// Records dropped per commit.
 const DROPPED_AT_ONCE: usize = 512;
@@ -40,7 +40,7 @@ pub fn signal_due(directory: &Directory) {
             if services.signal(&key, Signal::Due) {
                 continue;
             }
-            // If the store cannot be read at the moment, it may exist.
+            // If the store cannot be read now, assume that the environment exists.
             let exists = directory.environment(&key).map_or(true, |environment| environment.is_some());
             if exists {
                 services.deadlines.arm_again(&key, services.tick());
@@ -54,7 +54,8 @@ pub fn signal_due(directory: &Directory) {
     }
 }
 
-/// Drops the oldest sessions that ended in a queue, beyond the limit. Organizations with few keep all of them.
+/// Drops the oldest sessions that ended in a queue, beyond the limit. Organizations with few such sessions keep all of
+/// them.
 pub async fn drop_old_ended_sessions(services: &Arc<Services>) -> Result<(), StoreError> {
     if !services.waiters.take_ended() {
         return Ok(());
@@ -63,7 +64,7 @@ pub async fn drop_old_ended_sessions(services: &Arc<Services>) -> Result<(), Sto
     let read = tokio::task::spawn_blocking(move || {
         let mut all = Vec::new();
         reader.records.each(keys::LEFT, |key, record| {
-            // An unreadable record has no owner, and is dropped like all others.
+            // An unreadable record has no owner, and is dropped like the others.
             let organization = records::decode_left(record).ok().map(|(pipeline, ..)| pipeline.organization);
             all.push((organization, key.to_vec()));
             Ok(())
@@ -79,7 +80,7 @@ pub async fn drop_old_ended_sessions(services: &Arc<Services>) -> Result<(), Sto
     Ok(())
 }
 
-/// The keys to drop so that `kept` are left; `all` begins with the oldest.
+/// The keys to drop so that `kept` are left. `all` is sorted oldest first.
 fn surplus(all: Vec<(Option<Identifier>, Vec<u8>)>, kept: usize) -> Vec<Vec<u8>> {
     let mut left: HashMap<Option<Identifier>, u64> = HashMap::new();
     for (organization, _) in &all {

@@ -1,5 +1,6 @@
-//! Moving the records of one organization, and restoring a backup: the organization of records without one in their
-//! key, and higher fencing tokens for a restored store, so that those granted after the backup are not granted again.
+//! Moving the records of one organization, and restoring a backup: finds the organization of records whose key does not
+//! name it, and raises fencing tokens in a restored store, so that tokens granted after the backup are not granted
+//! again.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +21,7 @@ pub fn organization_of_left(record: &[u8]) -> Result<Identifier, RecordError> {
     Ok(pipeline.organization)
 }
 
-/// Of two records for the tokens that new environments skip, the one that skips more.
+/// Of two records of the tokens that new environments skip, the one that skips more.
 pub fn more_skipped(one: Vec<u8>, other: Vec<u8>) -> Result<Vec<u8>, RecordError> {
     let more = records::decode_new_environments(&one)? >= records::decode_new_environments(&other)?;
     Ok(if more { one } else { other })
@@ -40,7 +41,7 @@ pub fn skip_fencing_tokens(
         return Ok(0);
     }
     let (mut batch, mut environments) = (Batch::default(), 0);
-    // A walk continues after the last key it has read, so each is raised once.
+    // A walk continues after the last key it has read, so each environment is raised once.
     walk(store, keys::ENVIRONMENTS, &end_of_prefix(keys::ENVIRONMENTS), |key, record| {
         let raised = records::skip_tokens(record, count).map_err(|error| error.under(key))?;
         batch.put(key, raised);

@@ -1,5 +1,5 @@
-//! Which addresses are public, and which belong to this machine's own interfaces. The policy does not permit a public
-//! address of this machine: a service on it may be intended for this machine's network alone.
+//! Which addresses are public, and which belong to this machine's own interfaces. The policy does not permit this
+//! machine's public addresses: a service on them may be intended for this machine's network alone.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -18,7 +18,7 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The final destination of a connection: the IPv4 address that an IPv6 address stands for, if it does.
+/// The final destination of a connection: the IPv4 address that an IPv6 address stands for, or the address itself.
 pub fn destination_of(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -26,7 +26,7 @@ pub fn destination_of(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Extracts it from mapped addresses, and from those that NAT64 translates (RFC 6052).
+/// The IPv4 address in a mapped address, or in one that NAT64 translates (RFC 6052).
 fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
     match address.segments() {
         [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
@@ -56,8 +56,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !special
 }
 
-/// Of IPv6 only the ranges for global use, without those that stand for something else: a tunnel address contains an
-/// IPv4 address that would not have been checked.
+/// Permits only the IPv6 ranges for global use, without those that stand for other addresses: a tunnel address contains
+/// an IPv4 address that would not have been checked.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     if let Some(embedded) = embedded(address) {
         return is_public_v4(embedded);
@@ -78,7 +78,7 @@ pub fn is_own(address: IpAddr) -> bool {
     known().is_none_or(|own| own.contains(&address))
 }
 
-/// The addresses at the last reading, which is repeated if it is old; a failed reading keeps the previous addresses.
+/// This machine's addresses. Read again if the last reading is old; a failed reading keeps the previous addresses.
 fn known() -> Option<Arc<HashSet<IpAddr>>> {
     let mut known = KNOWN.lock();
     let is_recent = known.as_ref().is_some_and(|(read, _)| read.elapsed() < READ_AGAIN_AFTER);

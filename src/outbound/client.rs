@@ -10,7 +10,7 @@ use reqwest::{Client, ClientBuilder, Request, Response, Url, redirect};
 
 use super::policy::{Policy, PolicyError};
 
-/// A server that has not accepted by then is considered down.
+/// A server that has not accepted the connection within this time is considered down.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// A client for URLs that tenants choose: it connects only where the policy permits.
@@ -22,9 +22,9 @@ pub struct GuardedClient {
 /// Why there is no response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoResponse {
-    /// About a public address, so it may be shown to everybody.
+    /// The host has a public address, so everyone may see the reason.
     Public(String),
-    /// Only for the operator's log; tenants see [`PolicyError::ADVICE`].
+    /// The reason, only for the operator's log; tenants see [`PolicyError::ADVICE`].
     Hidden(String),
 }
 
@@ -33,12 +33,12 @@ impl GuardedClient {
         Self { http: LazyClient::new(), policy }
     }
 
-    /// Used to build requests, which [`Self::execute`] then sends.
+    /// The client for building requests, which [`Self::execute`] then sends.
     pub fn get(&self) -> Result<&Client, String> {
         self.http.get_or_build(|builder| builder.dns_resolver(self.policy.resolver()))
     }
 
-    /// Fails after `patience`, if given.
+    /// Sends a request. Fails after `patience`, if given.
     pub async fn execute(&self, request: Request, patience: Option<Duration>) -> Result<Response, NoResponse> {
         let url = request.url().clone();
         self.policy.check(&url).map_err(|refused| NoResponse::Hidden(refused.reason))?;
@@ -88,7 +88,7 @@ impl LazyClient {
     /// Like [`LazyClient::get`], with more settings.
     fn get_or_build(&self, settings: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Result<&Client, String> {
         let build = || {
-            // Fails only if one is installed already, which is fine.
+            // Fails only if a provider is already installed, which is fine.
             rustls::crypto::ring::default_provider().install_default().ok();
             let builder = Client::builder().redirect(redirect::Policy::none()).no_proxy().pool_max_idle_per_host(0);
             let builder = builder.connect_timeout(CONNECT_WITHIN);
@@ -110,7 +110,7 @@ pub async fn read_body(response: &mut Response, max_bytes: usize) -> reqwest::Re
     Ok(Some(body))
 }
 
-/// Safe anywhere in a URL: everything except the unreserved characters of RFC 3986 is encoded.
+/// Encodes a text for any part of a URL: everything except the unreserved characters of RFC 3986.
 pub fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -123,7 +123,7 @@ pub fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// The error and its sources: the outermost one rarely says why.
+/// The error and its sources: the outermost error rarely names the cause.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,10 +1,10 @@
-//! Connections to addresses that other people choose: webhooks, HTTP steps, git remotes and their APIs all use this
-//! crate, under one [`Policy`]. Managers of an organization must not reach through the server what only the server
-//! should reach: so a destination is checked by the address that is connected to, after its name was resolved, for each
-//! connection.
+//! Connections to addresses that other people choose. Webhooks, HTTP steps, git remotes and their APIs all use this
+//! crate, under one [`Policy`]. Managers of an organization must not reach, through the server, what only the server
+//! should reach. So for each connection the name is resolved first, and the resulting address is checked.
 //!
-//! The server's own requests use [`GuardedClient`]. A program such as git has its own client, so it gets a [`Proxy`] of
-//! the server, for itself alone and for its lifetime; ssh uses it through [`tunnel`], a hidden command of this program.
+//! The server's own requests use [`GuardedClient`]. A program such as git has its own client, so the server starts a
+//! [`Proxy`] for it alone, which ends with the program; ssh uses the proxy through [`tunnel`], a hidden command of this
+//! program.
 //!
 //! From top to bottom: `tunnel` → `proxy`, `client` → `policy` → `address`.
 

@@ -11,24 +11,24 @@ use url::Host;
 
 use super::address::{destination_of, is_own, is_public};
 
-/// Cheap to clone. The default allows only public addresses.
+/// The permitted destinations. Cheap to clone. The default allows only public addresses.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     allowed: Arc<[Destination]>,
 }
 
-/// A destination that may not be connected to.
+/// The refusal of a destination.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{host} {}", PolicyError::ADVICE)]
 pub struct PolicyError {
     pub host: String,
-    /// For the operator's log only, without the host.
+    /// The reason without the host, only for the operator's log.
     pub reason: String,
 }
 
 impl PolicyError {
-    /// The message about a host, after its name, whether it is refused, has no address or does not answer: names and
-    /// addresses of the server's own network must not be revealed to tenants.
+    /// The message after a host's name. It is the same if the host is refused, has no address or does not answer, so
+    /// that tenants learn no names and addresses of the server's own network.
     pub const ADVICE: &str = "does not answer, or has no public address; check the name, or have an operator allow its \
                               address with outbound.allow; the server's log has the reason";
 
@@ -48,12 +48,12 @@ impl Policy {
         Self::new(vec![Destination::Any])
     }
 
-    /// Whether a host of this name may be connected to at this address.
+    /// Whether a host with this name may be connected to at this address.
     pub fn permits(&self, host: &str, address: IpAddr) -> bool {
         is_elsewhere(address) || self.allowed.iter().any(|destination| destination.covers(host, address))
     }
 
-    /// An address in the URL itself is never resolved, so it is checked here.
+    /// Checks an address in the URL itself, which is never resolved.
     pub fn check(&self, url: &Url) -> Result<(), PolicyError> {
         match (address(url), url.host_str()) {
             (Some(address), Some(host)) if !self.permits(host, address) => Err(PolicyError::at(host, address)),
@@ -61,7 +61,7 @@ impl Policy {
         }
     }
 
-    /// Whether errors about the host are only for the operator: it may be in a private network that is permitted.
+    /// Whether errors about the host are only for the operator, since it may be in a permitted private network.
     pub fn may_be_private(&self, url: &Url) -> bool {
         match address(url) {
             Some(address) => !is_elsewhere(address),
@@ -94,7 +94,7 @@ impl Policy {
     }
 }
 
-/// Resolves names for connections, without the addresses that are not permitted.
+/// Resolves names for connections, and omits addresses that are not permitted.
 pub(super) struct Resolver(Policy);
 
 impl Resolve for Resolver {
@@ -131,9 +131,9 @@ pub enum Destination {
     Any,
     /// `10.1.0.0/16`, or one address.
     Network { address: IpAddr, prefix: u32 },
-    /// `git.internal`, whatever it resolves to.
+    /// `git.internal`, at any address.
     Host(String),
-    /// `*.internal`: every name below it, whatever it resolves to. Begins with the dot.
+    /// `*.internal`: every name below, at any address. The text begins with the dot.
     Below(String),
 }
 
@@ -158,19 +158,19 @@ impl Destination {
         }
     }
 
-    /// Whether it contains this address, of a host with this name.
+    /// Whether this destination contains the address, of a host with this name.
     fn covers(&self, host: &str, address: IpAddr) -> bool {
         match self {
             Self::Network { address: network, prefix } => {
                 let ((network, length), (address, of)) = (bits(*network), bits(address.to_canonical()));
-                // All addresses if the prefix is 0, for which the shift would overflow.
+                // A prefix of 0 covers all addresses; the shift would overflow.
                 length == of && (network ^ address).checked_shr(length - prefix).unwrap_or(0) == 0
             }
             Self::Any | Self::Host(_) | Self::Below(_) => self.may_cover(host),
         }
     }
 
-    /// Whether a host with this name may have an address in it.
+    /// Whether an address of a host with this name may be in this destination.
     fn may_cover(&self, host: &str) -> bool {
         match self {
             Self::Any | Self::Network { .. } => true,
@@ -205,7 +205,7 @@ fn canonical_name(text: &str) -> String {
     text.strip_suffix('.').unwrap_or(text).to_ascii_lowercase()
 }
 
-/// Names do not end in a number, so a misspelled address is not mistaken for a name.
+/// Names do not end in a number, so that a misspelled address is not taken for a name.
 fn is_name(text: &str) -> bool {
     let is_label = |label: &str| {
         !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))

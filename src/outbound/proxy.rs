@@ -3,8 +3,8 @@
 //! again for the connection: it only names its destination, and the proxy resolves, checks and connects, also after
 //! each redirect.
 //!
-//! It listens on loopback, where other programs could find it, so it requires a password that only its program gets. It
-//! runs while it is polled, inside the task that waits for the program.
+//! The proxy listens on loopback, where other programs could find it, so it requires a password that only its program
+//! gets. It runs while it is polled, inside the task that waits for the program.
 
 use std::convert::Infallible;
 use std::io;
@@ -25,17 +25,17 @@ use super::policy::{Policy, PolicyError};
 use ambient::backoff::{Backoff, Retries};
 
 const USER: &str = "lockkeeper";
-/// Programs like git use one or two at a time.
+/// Programs like git use one or two connections concurrently.
 const CONNECTIONS_MAX: usize = 16;
-/// A destination and a few headers.
+/// Room for a destination and a few headers.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
-/// The client is on this machine.
+/// Short, since the client is on this machine.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
-/// For each address of a host.
+/// The time limit for each address of a host.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// The number of a host's addresses that are tried.
+/// How many of a host's addresses are tried.
 const ADDRESSES_TRIED: usize = 4;
-/// The pauses after connections that could not be accepted, such as when file descriptors run out.
+/// The pauses after a connection could not be accepted, such as when file descriptors run out.
 const ACCEPT_BACKOFF: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
 
 pub struct Proxy {
@@ -59,7 +59,7 @@ impl Proxy {
         self.address
     }
 
-    /// The proxy's URL with user and password, as clients take it in a setting.
+    /// The proxy's URL with user and password, as clients accept it in a setting.
     pub fn url(&self) -> Zeroizing<String> {
         Zeroizing::new(format!("http://{USER}:{}@{}", *self.password, self.address))
     }
@@ -75,7 +75,7 @@ impl Proxy {
         self.reason.lock().clone()
     }
 
-    /// Serves until it is dropped, together with all connections.
+    /// Serves until dropped; that closes all connections.
     pub async fn serve(&self) -> Infallible {
         let (mut connections, mut retries) = (FuturesUnordered::new(), Retries::new(ACCEPT_BACKOFF));
         loop {
@@ -92,7 +92,7 @@ impl Proxy {
         }
     }
 
-    /// Errors are reported to the client, unless it is gone.
+    /// Serves one connection. Errors are reported to the client, unless it is gone.
     async fn serve_one(&self, mut client: TcpStream) {
         let Ok(Ok((head, rest))) = tokio::time::timeout(HEAD_WITHIN, read_head(&mut client)).await else { return };
         let authorization = self.authorization();
@@ -127,7 +127,7 @@ impl Proxy {
     }
 }
 
-/// The connection to the first address that answers.
+/// Connects to the first address that answers.
 async fn first_of(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     let mut reason = String::new();
     for address in addresses.iter().take(ADDRESSES_TRIED) {
@@ -169,10 +169,10 @@ async fn refuse(client: &mut TcpStream, status: Status) {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Status {
     Malformed,
-    /// Other requests would leave unencrypted.
+    /// Not `CONNECT`: other requests would leave unencrypted.
     NotATunnel,
     NoPassword,
-    /// The same for every cause.
+    /// One status for every cause.
     BadGateway,
 }
 
@@ -187,7 +187,7 @@ impl Status {
     }
 }
 
-/// Host and port of a request with this authorization.
+/// The host and port of a request that has this authorization.
 fn destination<'a>(head: &'a str, authorization: &str) -> Result<(&'a str, u16), Status> {
     let mut lines = head.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ');
@@ -199,7 +199,7 @@ fn destination<'a>(head: &'a str, authorization: &str) -> Result<(&'a str, u16),
     let given = lines.filter_map(|line| line.split_once(':')).find_map(|(name, value)| {
         name.eq_ignore_ascii_case("proxy-authorization").then(|| value.trim_matches([' ', '\t']))
     });
-    // In constant time, so that it does not reveal how much is right.
+    // Compared in constant time, to avoid revealing how much of the password is right.
     if !given.is_some_and(|given| given.as_bytes().ct_eq(authorization.as_bytes()).into()) {
         return Err(Status::NoPassword);
     }
@@ -257,7 +257,7 @@ mod tests {
         assert_eq!(destination("CONNECT git.example:443 HTTP/1.1\r\n\r\n", "Basic abc"), Err(Status::NoPassword));
     }
 
-    /// The client's input through a proxy with this policy, up to its end.
+    /// Everything that a client receives through a proxy with this policy, and the reason for a failure.
     async fn through(policy: Policy, request: impl FnOnce(&Proxy) -> String) -> (String, Option<String>) {
         let proxy = Proxy::bind(policy).await.unwrap();
         let asking = async {
@@ -289,7 +289,7 @@ mod tests {
             stream.write_all(&got).await.unwrap();
         });
         let policy = Policy::new(vec![Destination::parse("127.0.0.0/8").unwrap()]);
-        // Data sent before the answer is not lost.
+        // Data that the client sends before the answer is not lost.
         let (answer, reason) = through(policy, |proxy| connect(proxy, &there.to_string()) + "hello").await;
         assert_eq!((answer.as_str(), reason), ("HTTP/1.1 200 Connected\r\n\r\nhello", None));
         echo.await.unwrap();

@@ -1,6 +1,6 @@
-//! A hidden command of this program: connects its standard input and output with a host, through a [`Proxy`] of the
-//! server. For programs such as ssh that support no proxy but can start a command. Plain threads, no runtime, no
-//! settings.
+//! A hidden command of this program that connects its standard input and output with a host, through a [`Proxy`] of the
+//! server. For programs such as ssh that support no proxy but can start a command. Uses plain threads, no runtime and
+//! no settings.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -21,12 +21,13 @@ const AUTHORIZATION_VARIABLE: &str = "LK_TUNNEL_AUTHORIZATION";
 const PROGRAM_VARIABLE: &str = "LK_TUNNEL_PROGRAM";
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// The command for a shell, in a process with the [`tunnel_variables`].
+/// The shell command that starts a tunnel, in a process with the [`tunnel_variables`].
 pub fn tunnel_command(host: &str, port: &str) -> String {
     format!("\"${PROGRAM_VARIABLE}\" {TUNNEL_COMMAND} {host} {port}")
 }
 
-/// The environment variables that a process needs to start tunnels through this proxy; `program` is this one.
+/// The environment variables that a process needs to start tunnels through this proxy; `program` is the path of this
+/// one.
 pub fn tunnel_variables(program: &Path, proxy: &Proxy) -> [(&'static str, OsString); 3] {
     [
         (PROGRAM_VARIABLE, program.into()),
@@ -35,7 +36,7 @@ pub fn tunnel_variables(program: &Path, proxy: &Proxy) -> [(&'static str, OsStri
     ]
 }
 
-/// Runs until one side has ended. Silent on failure: the proxy has the reason, only for the server's log.
+/// Runs until one side has ended. Silent on failure: the proxy has the reason, for the server's log only.
 pub fn tunnel(host: &str, port: &str) -> ExitCode {
     match run(host, port) {
         Ok(()) => ExitCode::SUCCESS,
@@ -55,7 +56,7 @@ fn run(host: &str, port: &str) -> io::Result<()> {
         return Err(io::ErrorKind::ConnectionRefused.into());
     }
     let mut there = proxy.try_clone()?;
-    // Not joined: it may wait for input that never comes.
+    // Not joined, since it may wait for input that never comes.
     thread::Builder::new().spawn(move || {
         io::copy(&mut io::stdin().lock(), &mut there).ok();
         there.shutdown(Shutdown::Write).ok();
@@ -63,7 +64,7 @@ fn run(host: &str, port: &str) -> io::Result<()> {
     copy_out(&mut proxy)
 }
 
-/// Reads single bytes, so that it does not consume data after the head.
+/// Whether the proxy has connected. Reads single bytes, so that it does not consume data after the head.
 fn is_connected(proxy: &mut TcpStream) -> io::Result<bool> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -77,7 +78,7 @@ fn is_connected(proxy: &mut TcpStream) -> io::Result<bool> {
     Ok(head.starts_with(b"HTTP/1.1 200 "))
 }
 
-/// Data is forwarded as it arrives: the other side may wait for an answer to it.
+/// Forwards data as it arrives: the other side may wait for an answer to it.
 fn copy_out(from: &mut TcpStream) -> io::Result<()> {
     let mut to = io::stdout().lock();
     let mut buffer = vec![0; 64 * 1024];

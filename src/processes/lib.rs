@@ -1,6 +1,6 @@
 //! Processes as listed by the kernel: the descendants of this process, and signals that cannot hit a later process with
-//! the same pid. Used to end everything that a program has started: by the supervisor of a step, and by the guard of a
-//! command.
+//! the same pid. The supervisor of a step and the guard of a command use them to end everything that a program has
+//! started.
 
 use std::collections::HashSet;
 use std::fs;
@@ -16,12 +16,12 @@ pub struct Process {
     pub parent: i32,
     pub group: i32,
     state: u8,
-    /// Distinguishes it from a later process with the same pid.
+    /// Distinguishes the process from a later one with the same pid.
     pub started: u64,
 }
 
 impl Process {
-    /// `None` if it has ended.
+    /// `None` if the process has ended.
     pub fn read(pid: Pid) -> io::Result<Option<Self>> {
         Ok(read_proc(pid, "stat")?.and_then(|stat| Self::parse(pid, &stat)))
     }
@@ -50,7 +50,7 @@ impl Process {
         matches!(self.state, b'T' | b't')
     }
 
-    /// Never hits a later process with the same pid.
+    /// Sends a signal, never to a later process with the same pid.
     pub fn signal(&self, signal: Signal) {
         let sent = match pidfd_open(self.pid, PidfdFlags::empty()) {
             Ok(handle) => {
@@ -66,13 +66,13 @@ impl Process {
     }
 }
 
-/// Below `/proc`.
+/// The path of a process's file in `/proc`.
 pub fn file(pid: Pid, name: &str) -> String {
     format!("/proc/{}/{name}", pid.as_raw_pid())
 }
 
-/// `None` if the process has ended or is another user's. An error is ours, such as too many open files: then nothing is
-/// known about the process; it may still run.
+/// `None` if the process has ended or belongs to another user. An error is the caller's own, such as too many open
+/// files: the process may then still be running.
 pub fn read_proc(pid: Pid, name: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(file(pid, name)) {
         Ok(content) => Ok(Some(content)),
@@ -94,7 +94,7 @@ pub fn all() -> io::Result<Vec<Process>> {
     Ok(processes)
 }
 
-/// A process and its descendants, at the time of one scan. Where the kernel lists children, only these are read.
+/// A process and its descendants, at the time of one scan. Where the kernel lists children, only those are read.
 pub fn tree(root: Pid) -> Vec<Pid> {
     let mut found = vec![root];
     let mut at = 0;
@@ -107,7 +107,7 @@ pub fn tree(root: Pid) -> Vec<Pid> {
                     let children = children.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?));
                     found.extend(children);
                 }
-                // If the thread has ended, its folder is gone.
+                // The folder of an ended thread is gone, which is no error.
                 Err(_) if thread.path().exists() => return tree_of_all(root),
                 Err(_) => {}
             }
@@ -124,7 +124,7 @@ fn tree_of_all(root: Pid) -> Vec<Pid> {
 
 /// All running descendants of this process, at the time of one scan.
 pub fn own_descendants() -> Vec<Process> {
-    // The caller scans again until the kernel reports that no child is left.
+    // On an error the result is empty; the caller scans again until the kernel reports that no child is left.
     let all = all().unwrap_or_default();
     let own = getpid();
     let mut family = HashSet::from([own.as_raw_pid()]);
@@ -132,7 +132,7 @@ pub fn own_descendants() -> Vec<Process> {
     all.into_iter().filter(|process| process.pid != own && family.contains(&process.pid.as_raw_pid())).collect()
 }
 
-/// Adds to a family the descendants for which `counts` is true.
+/// Adds to a family all descendants for which `counts` is true.
 pub fn add_descendants(family: &mut HashSet<i32>, all: &[Process], counts: impl Fn(&Process) -> bool) {
     loop {
         let before = family.len();

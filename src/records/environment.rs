@@ -15,9 +15,9 @@ use domain::{
 };
 use store::record::{self, Record, RecordError, records};
 
-/// An environment as stored, and the actor's other data. Its queue is stored separately.
+/// An environment as stored, with the actor's other data. The queue is stored separately.
 pub struct StoredEnvironment {
-    /// Not shared yet, so `Arc::make_mut` copies nothing; its actor and readers will share it.
+    /// Not shared yet, so `Arc::make_mut` copies nothing; the actor and readers will share it.
     pub environment: Arc<Environment>,
     pub keeping: Keeping,
 }
@@ -25,11 +25,11 @@ pub struct StoredEnvironment {
 /// The part of an environment's history that the store keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keeping {
-    /// Sessions before this number are forgotten: the store has them only if they share a page with kept ones.
+    /// Sessions before this number are forgotten; the store only has those that share a page with kept ones.
     pub from: u64,
     /// Number of kept sessions whose ids are found through a pointer.
     pub pointers: u64,
-    /// Whether any kept session may have had deployments, which also have stored data.
+    /// Whether a kept session may have had deployments, which have stored data too.
     pub deployed: bool,
 }
 
@@ -46,8 +46,8 @@ records! {
     WakeV2 = "deadline" version 2,
 }
 
-/// In version 4 the configuration and the sessions are forms that grow. Versions 2 and 3, without and with `skipped`, are as
-/// November 2026 wrote them.
+/// In version 4 the configuration and the sessions can have later fields. Versions 2 and 3, without and with `skipped`,
+/// are unchanged since November 2026.
 #[derive(Serialize, Deserialize)]
 pub struct EnvironmentV4<'a> {
     #[serde(borrow)]
@@ -59,7 +59,7 @@ pub struct EnvironmentV4<'a> {
     pub leaving: Option<Growing<SessionV1<'a>>>,
     #[serde(borrow)]
     pub last: LastV1<'a>,
-    /// After which token, and how many.
+    /// Pairs: the token after which tokens are skipped, and their number.
     pub skipped: Vec<(u64, u64)>,
 }
 
@@ -84,7 +84,7 @@ pub struct CountsV1 {
     pub first_session: u64,
     pub kept_from: u64,
     pub pointers: u64,
-    /// The server run that wrote it; in another run its deadlines are adapted.
+    /// The server run that wrote the record; another run adapts the deadlines.
     pub run: u64,
 }
 
@@ -99,7 +99,7 @@ pub struct LastV1<'a> {
     #[serde(borrow)]
     pub last_reset: Option<LastResetV1<'a>>,
     pub deployed: bool,
-    /// The boot of the machine in which its ticks mean something.
+    /// The boot of the machine in which the record's ticks are valid.
     pub boot: Option<u64>,
 }
 
@@ -184,7 +184,7 @@ pub struct PointerV1<'a> {
     pub fencing_token: u64,
 }
 
-/// In version 2 the session is a form that grows.
+/// In version 2 the session can have later fields.
 #[derive(Serialize, Deserialize)]
 pub struct LeftForm<'a, S> {
     #[serde(borrow)]
@@ -211,13 +211,13 @@ pub struct NewEnvironmentsV1 {
     pub skipped: u64,
 }
 
-/// When to load the environment after a start, and the maximum delay in milliseconds after the start.
+/// When to load the environment after a start, with the maximum delay in milliseconds after the start.
 #[derive(Serialize, Deserialize)]
 pub struct WakeV2 {
-    /// On the wall clock, for people who read the record.
+    /// On the wall clock; only for people who read the record.
     pub at: i64,
     pub within_millis: i64,
-    /// A tick and its boot; there always is one.
+    /// A tick and its boot; always present.
     pub due: Option<(i64, u64)>,
 }
 

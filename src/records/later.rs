@@ -1,15 +1,15 @@
-//! Optional fields added to a form later. They follow the form, each after its number, so neither the form nor the forms
-//! that contain it need a new version: a program that does not know a field skips it.
+//! Optional fields added to a form later. They follow the form, each after its number, so neither the form nor the
+//! forms that contain it need a new version: a program skips fields that it does not know.
 //!
-//! A number is never reused, and a program that skips a field must still behave correctly.
+//! A number is never reused. A program that skips a field must still behave correctly.
 
 use serde::{Deserialize, Serialize};
 
 use domain::Malformed;
 use store::record::{self, Record, RecordError};
 
-/// A form with its later fields. Inside another form their list is always written, even if empty (one zero byte); at the
-/// end of a record only if it is not empty.
+/// A form with its later fields. Inside another form, their list is always written, even if empty (one zero byte); at
+/// the end of a record, only if it is not empty.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Growing<F> {
     pub form: F,
@@ -50,7 +50,7 @@ impl<'a, F: Record<'a> + Serialize + Deserialize<'a>> Record<'a> for Growing<F> 
 }
 
 impl<F> Growing<F> {
-    /// With a field, if that has a value.
+    /// Adds a field, if it has a value.
     pub fn with(mut self, number: u64, field: Option<impl Serialize>) -> Self {
         if let Some(field) = field {
             let mut bytes = Vec::new();
@@ -61,7 +61,7 @@ impl<F> Growing<F> {
     }
 }
 
-/// Each field that has a value, as bytes behind its number.
+/// The fields that have a value, each as its number and its bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Later(Vec<(u64, Vec<u8>)>);
 
@@ -89,7 +89,7 @@ mod tests {
 
     stored! { struct LeafV1 of Leaf { name: String } later {} }
 
-    /// The same form with two later fields.
+    /// The leaf form with two later fields.
     #[derive(Debug, Clone, PartialEq)]
     struct GrownLeaf {
         name: String,
@@ -102,7 +102,7 @@ mod tests {
         later { note: Option<String> = 1, size: Option<u32> = 7 }
     }
 
-    /// Has leaves in the middle of it.
+    /// A form with leaves in the middle.
     #[derive(Debug, PartialEq)]
     struct Tree<L> {
         leaves: Vec<L>,
@@ -158,7 +158,7 @@ mod tests {
         for length in 6..bytes.len() {
             assert!(stored::read::<GrownLeaf>(&bytes[..length]).is_err(), "{length}");
         }
-        // A number of five bytes where a text is expected.
+        // A number of five bytes is found where a text is expected.
         assert!(stored::read::<GrownLeaf>(b"\x01\x03oak\x01\x01\x01\x05").is_err());
     }
 }

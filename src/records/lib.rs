@@ -1,5 +1,5 @@
-//! The stored form of the domain's values: postcard after a version byte, separate from the domain's types, so that a
-//! change to those cannot silently change the bytes on disk.
+//! The stored form of the domain's values: postcard after a version byte. The forms are separate from the domain's
+//! types, so that a change to those cannot silently change the bytes on disk.
 
 mod environment;
 #[cfg(test)]
@@ -40,7 +40,7 @@ use store::record::{self, RecordError, encode};
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub id: u64,
-    /// The boot in which its ticks, and those of other runs in the same boot, are valid.
+    /// The boot in which the ticks of this run, and of other runs in the same boot, are valid.
     pub boot: Boot,
     pub started: Now,
 }
@@ -81,7 +81,7 @@ fn encode_environment(environment: &Environment, keeping: Keeping, run: Run) -> 
     bytes
 }
 
-/// The same environment, which skips so many tokens from now on. Everything else stays as it was written.
+/// The environment's record with this many more tokens skipped. Everything else stays as it was written.
 pub fn skip_tokens(bytes: &[u8], count: u64) -> Result<Vec<u8>, RecordError> {
     let mut form: EnvironmentV4<'_> = record::decode(bytes)?;
     let runs = form.skipped.into_iter().map(|(after, count)| SkippedRun { after, count }).collect();
@@ -120,7 +120,7 @@ pub fn is_of_existing(bytes: &[u8]) -> Result<bool, RecordError> {
         Absent,
         Present,
     }
-    // postcard begins the record with whether there is a configuration.
+    // The first part of the record says whether there is a configuration.
     Ok(matches!(record::decode_beginning::<EnvironmentV4<'_>, _>(bytes)?, Presence::Present))
 }
 
@@ -143,7 +143,7 @@ pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {
     encode(&configuration.to_form())
 }
 
-/// Appends the record of a session to a record that contains several.
+/// Appends the record of a session to a record of several sessions.
 fn write_session(session: &Session, out: &mut Vec<u8>) {
     record::write(&session.to_form(), out);
 }
@@ -152,7 +152,7 @@ fn decode_session(bytes: &[u8]) -> Result<Session, RecordError> {
     stored::read(bytes)
 }
 
-/// A waiter; for a waiter of a pool with its labels.
+/// The record of a waiter; a waiter of a pool has labels.
 pub fn encode_waiter(waiter: &Waiter, labels: Option<&Labels>) -> Vec<u8> {
     encode(&WaiterForm {
         ticket: waiter.ticket.0,
@@ -168,7 +168,7 @@ pub fn decode_waiter(bytes: &[u8]) -> Result<(Waiter, Option<Labels>), RecordErr
     record::read::<WaiterV3<'_>, _>(bytes)
 }
 
-/// The location of a session's record, for a session that was once queued.
+/// The record that locates a session that was once queued.
 pub fn encode_pointer(key: &EnvironmentKey, fencing_token: u64) -> Vec<u8> {
     encode(&PointerV1 { key: key.to_form(), fencing_token })
 }
@@ -178,7 +178,7 @@ pub fn decode_pointer(bytes: &[u8]) -> Result<(EnvironmentKey, u64), RecordError
     Ok((EnvironmentKey::from_form(key).map_err(record::invalid::<PointerV1<'_>>)?, fencing_token))
 }
 
-/// A session that ended in a queue, and that queue.
+/// The record of a session that ended in a queue, with that queue.
 pub fn encode_left(pipeline: &PipelineKey, name: Option<&Identifier>, session: &Session) -> Vec<u8> {
     encode(&LeftForm { pipeline: pipeline.to_form(), name: name.map(Identifier::as_str), session: session.to_form() })
 }
@@ -187,8 +187,8 @@ pub fn decode_left(bytes: &[u8]) -> Result<(PipelineKey, Option<Identifier>, Ses
     record::read::<LeftV2<'_>, _>(bytes)
 }
 
-/// When to load an environment after a start, because a deadline in it may have passed by then; `now` is the time of
-/// writing.
+/// The record of when to load an environment after a start, because a deadline may have passed by then. `now` is the
+/// time of writing.
 pub fn encode_wake(until: Deadline, now: Now, run: Run) -> Vec<u8> {
     let within_millis = until.due.0.saturating_sub(now.tick.0);
     encode(&WakeV2 { at: until.at.as_millis(), within_millis, due: Some((until.due.0, run.boot.0)) })

@@ -1,7 +1,7 @@
-//! A page of an environment's history as stored: the ended sessions of a few consecutive numbers, each after its number
+//! A stored page of an environment's history: the ended sessions of a few consecutive numbers, each after its number
 //! and its length, in the order in which they were written.
 //!
-//! In memory it is the same bytes, so adding a session is one copy, and the others are neither decoded nor re-encoded.
+//! A page in memory has the same bytes, so adding a session is one copy, and the other sessions are not re-encoded.
 
 use std::ops::{Range, RangeInclusive};
 
@@ -10,8 +10,8 @@ use domain::Session;
 use store::record::{self, Record, RecordError, records};
 
 /// Number of sessions per page. The store writes a frequently changed record to its database only occasionally, so
-/// larger pages need fewer writes. But each ended session writes those before it to the log again, and eight of the
-/// largest must fit into one batch.
+/// larger pages need fewer writes. But each ended session writes the earlier ones of its page to the log again, and
+/// eight of the largest sessions must fit into one batch.
 pub const PAGE_SESSIONS: u64 = 8;
 
 /// Maximum size of a number and a length.
@@ -50,7 +50,7 @@ impl Page {
         page * PAGE_SESSIONS
     }
 
-    /// Whether it is the first session in its page. Numbers begin with 1.
+    /// Whether the session is the first in its page. Numbers begin with 1.
     pub fn begins_with(session: u64) -> bool {
         session.is_multiple_of(PAGE_SESSIONS) || session == 1
     }
@@ -65,7 +65,7 @@ impl Page {
         (self.record.len() > 1).then_some(&self.record)
     }
 
-    /// The page with this session, replacing the one with the same number.
+    /// The page with this session added, or replaced if the page has its number.
     pub fn with(&self, number: u64, session: &Session) -> Result<Self, RecordError> {
         let mut replaced = 0..0;
         for entry in self.entries() {
@@ -88,7 +88,7 @@ impl Page {
         Ok(Self { record })
     }
 
-    /// Its sessions with these numbers.
+    /// The page's sessions with these numbers.
     pub fn sessions(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Session>, RecordError> {
         let mut sessions = Vec::new();
         for entry in self.entries() {

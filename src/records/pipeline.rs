@@ -1,5 +1,5 @@
-//! The stored forms of blueprints and their steps: in the record of a pipeline, as a copy per deployment, and in a
-//! registry.
+//! The stored forms of blueprints and their steps, used in the record of a pipeline, in the copy of each deployment,
+//! and in a registry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

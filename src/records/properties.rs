@@ -1,4 +1,4 @@
-//! Any deployment, approval or blueprint is read as it was written.
+//! Every deployment, approval and blueprint is read as it was written.
 
 #![allow(clippy::unwrap_used)]
 

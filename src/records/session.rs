@@ -79,7 +79,7 @@ records! {
     LogPartsV1<'a> = "log part list",
 }
 
-/// The fields by which deployments are searched.
+/// The fields that deployment searches use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentHead {
     pub environment: EnvironmentKey,
@@ -89,8 +89,8 @@ pub struct DeploymentHead {
     pub revision: u32,
 }
 
-/// The comment of an approval is only in the approval's own record: it would make this one, which is written with every
-/// step, several times as large.
+/// Omits comments of approvals, which are in the approvals' own records: they would make this record, which is written
+/// with every step, several times as large.
 pub fn encode_deployment(environment: &EnvironmentKey, record: &DeploymentRecord) -> Vec<u8> {
     let DeploymentRecord { deployment, session, fencing_token, user, stages, retried } = record;
     encode(&DeploymentRecordV1 {
@@ -110,7 +110,7 @@ pub fn decode_deployment(bytes: &[u8]) -> Result<(EnvironmentKey, DeploymentReco
     record::read::<DeploymentRecordV1<'_>, _>(bytes)
 }
 
-/// Decodes only the beginning of the record, for searches of many.
+/// Decodes only the beginning of the record, for searches through many records.
 pub fn decode_deployment_head(bytes: &[u8]) -> Result<DeploymentHead, RecordError> {
     let form: HeadV1<'_> = record::decode_beginning::<DeploymentRecordV1<'_>, _>(bytes)?;
     DeploymentHead::try_from(form).map_err(record::invalid::<DeploymentRecordV1<'_>>)

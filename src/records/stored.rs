@@ -1,7 +1,7 @@
-//! Defines how values are stored: each has a form, which serde encodes and decodes. The forms are separate from the
-//! values, so that a change to a value's type cannot silently change the bytes on disk.
+//! How values are stored: each has a form, which serde encodes and decodes. The forms are separate from the values, so
+//! that a change to a value's type cannot silently change the bytes on disk.
 //!
-//! Forms of types that several parts share are here; the others are next to their values.
+//! This file has the forms of shared types; the others are next to their values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,8 +33,9 @@ pub fn read<'a, T: Stored<Form<'a>: Record<'a> + Deserialize<'a>>>(bytes: &'a [u
 
 /// A struct and its form, with the fields in stored order. Fields after `not stored` are read as the given values.
 ///
-/// With `later {}` a form is one that grows ([`Growing`](crate::later::Growing)): an optional field that the struct gets is
-/// one line there, behind a number that was never used in it: `later { note: Option<Context> = 1 }`.
+/// With `later {}`, the form is one that can have later fields ([`Growing`](crate::later::Growing)). A new optional
+/// field of the struct is one line there, with a number that the form never used before: `later { note: Option<Context>
+/// = 1 }`.
 #[macro_export]
 macro_rules! stored {
     (
@@ -73,7 +74,7 @@ macro_rules! stored {
             type Form<'a> = $form<'a>;
 
             fn to_form(&self) -> $form<'_> {
-                // Each field by name, so that a new one cannot be forgotten.
+                // Lists each field by name, so that a new one cannot be forgotten.
                 let Self { $($field,)* $($($absent: _,)*)? } = self;
                 $form { $($field: $crate::stored::Stored::to_form($field)),* }
             }
@@ -88,7 +89,7 @@ macro_rules! stored {
     };
 }
 
-/// The form alone, without a value that it is of.
+/// Declares only a form, without a value.
 #[macro_export]
 macro_rules! stored_form {
     ($(#[$doc:meta])* struct $form:ident { $($field:ident: $type:ty),* $(,)? }) => {
@@ -100,8 +101,8 @@ macro_rules! stored_form {
     };
 }
 
-/// An enum and its form, with a lifetime if its variants have values. Postcard stores the position in the list, so the
-/// list only grows at its end.
+/// An enum and its form, with a lifetime if its variants have values. Postcard stores the position in the list, so
+/// variants may only be added at the end.
 #[macro_export]
 macro_rules! stored_enum {
     ($form:ident$(<$life:lifetime>)? of $value:ident {
@@ -139,7 +140,7 @@ macro_rules! stored_enum {
     };
 }
 
-/// Types that are stored as another type: how to write and how to read them.
+/// Types that are stored as another type, with the functions that write and read them.
 #[macro_export]
 macro_rules! stored_as {
     ($form:ty: |$value:ident| $write:expr, |$stored:ident| $read:expr; $($type:ty),* $(,)?) => {
@@ -176,7 +177,7 @@ stored_as!(
 stored_as!(&'a str: |text| text, |text| Ok(Self::from(text)); Arc<str>, String);
 stored_as!(&'a [u8]: |bytes| bytes, |bytes| Ok(Self::from(bytes)); Arc<[u8]>);
 stored_as!(
-    // Its position in the list of event types, which only grows.
+    // The position in the list of event types, which only grows.
     u16: |event_type| *event_type as u16,
     |position| {
         let found = Self::ALL.get(usize::from(position)).copied();
@@ -277,12 +278,12 @@ pub enum Difference {
     Created,
     Changed,
     Removed,
-    /// No longer declared, and deleted by someone: only the mark of the old declaration is left.
+    /// No longer declared, and already deleted by someone: only the mark of the old declaration is left.
     Gone,
 }
 
-/// The differences by key; `before` and `declared` have declarations in comparable form. A file that declares an object
-/// created through the API takes it over.
+/// The differences by key. `before` and `declared` have declarations in comparable form. A file that declares an object
+/// created through the API takes over that object.
 pub fn differences<K: Ord, D: PartialEq>(
     mut before: BTreeMap<K, D>,
     declared: impl IntoIterator<Item = (K, D)>,

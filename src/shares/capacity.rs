@@ -1,15 +1,15 @@
-//! How many places of a shared resource one organization may have, and how much of a space it may fill: an organization
-//! that fills little keeps all of it, the others share the rest equally.
+//! How many places of a shared resource one organization may have, and how much of a shared space it may fill: an
+//! organization that fills little keeps all of it; the others share the rest equally.
 
 use std::fmt;
 
 use domain::NoShare;
 
-/// A number of places, and how many of them one organization may have.
+/// A number of places, and the part of them that one organization may have.
 ///
-/// An organization may take one more place while it has fewer than `weight` times as many as would still be free (the
+/// An organization may take another place while it has fewer than `weight` times as many as would still be free (the
 /// *dynamic thresholds* of shared buffers: Choudhury and Hahne, 1998). So a busy organization gets most of the places
-/// that others do not use, every further one still gets some, and nothing has to be configured.
+/// that others do not use, every newcomer still gets some, and nothing has to be configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
     pub(super) total: usize,
@@ -17,40 +17,40 @@ pub struct Capacity {
     weight: Option<usize>,
 }
 
-/// Permits that are soon given back: one organization may have seven eighths of all.
+/// For permits that are soon returned: one organization may have seven eighths of all.
 const WEIGHT_OF_TURNS: usize = 7;
-/// Permits that are held for long, so that a newcomer cannot wait for one: one organization may have half of all, the
-/// next one half of the rest, and so on.
+/// For permits that are held for so long that a newcomer cannot wait for one: one organization may have half of all,
+/// the next one half of the rest, and so on.
 const WEIGHT_OF_SEATS: usize = 1;
 
-/// Why there is no place.
+/// Why no place is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShareError {
-    /// The organization already has this many; the free ones are for others.
+    /// The organization already has this many places; the free ones are for others.
     Share { own: usize },
     /// All places are taken.
     Full { total: usize },
-    /// The organization may have more, but not this member of it.
+    /// The organization may have more places, but not this member.
     Member(NoShare),
 }
 
 impl Capacity {
-    /// Permits that are given back within seconds, such as those to read a list.
+    /// For permits that are returned within seconds, such as those to read a list.
     pub const fn turns(total: usize) -> Self {
         Self { total, weight: Some(WEIGHT_OF_TURNS) }
     }
 
-    /// Permits that are held for as long as a client likes, such as those to stream events.
+    /// For permits that are held for as long as a client likes, such as those to stream events.
     pub const fn seats(total: usize) -> Self {
         Self { total, weight: Some(WEIGHT_OF_SEATS) }
     }
 
-    /// The same on a server with this many organizations: a single one need not leave places to others.
+    /// This capacity on a server with this many organizations: a single one need not leave places for others.
     pub const fn among(self, organizations: usize) -> Self {
         if organizations > 1 { self } else { Self { weight: None, ..self } }
     }
 
-    /// Whether an organization with `own` of the `used` places may have one more.
+    /// Whether an organization with `own` of the `used` places may have another.
     pub fn check(self, own: usize, used: usize) -> Result<(), ShareError> {
         let Some(left) = self.total.checked_sub(used).and_then(|free| free.checked_sub(1)) else {
             return Err(ShareError::Full { total: self.total });
@@ -62,15 +62,15 @@ impl Capacity {
         }
     }
 
-    /// The most that one organization can have while the others have `others`.
+    /// The most places that one organization can have while the others have `others`.
     pub fn most_beside(self, others: usize) -> usize {
         Self { total: self.total.saturating_sub(others), ..self }.most()
     }
 
-    /// The most that one organization can have, if the others have none.
+    /// The most places that one organization can have if the others have none.
     pub fn most(self) -> usize {
         let Some(weight) = self.weight else { return self.total };
-        // The largest number of places of which the last was allowed: own < weight * (total - own - 1).
+        // The largest `own` whose last place was allowed: own < weight * (total - own - 1).
         let allowed = weight.saturating_mul(self.total).saturating_sub(weight).div_ceil(weight.saturating_add(1));
         allowed.max(1).min(self.total)
     }
@@ -89,7 +89,7 @@ impl fmt::Display for ShareError {
 }
 
 /// How much each organization may keep so that together they keep at most `total`; `u64::MAX` if everything fits. An
-/// organization with at most an equal part of `total` is never above it.
+/// organization with at most an equal part of `total` is never above this level.
 pub fn level(total: u64, mut used: Vec<u64>) -> u64 {
     used.sort_unstable();
     let mut left = total;
@@ -103,11 +103,11 @@ pub fn level(total: u64, mut used: Vec<u64>) -> u64 {
     u64::MAX
 }
 
-/// This part of `total` may be used in addition, until the next cleanup.
+/// `total` may be exceeded by one part in this many, until the next cleanup.
 const SLACK: u64 = 8;
 
-/// Whether an organization with `own` of the `used` may add to it: always if it has less than an equal part, otherwise
-/// while there is room in total.
+/// Whether an organization with `own` of the `used` units may add another: always if it has less than an equal part,
+/// otherwise while there is room in total.
 pub fn may_grow(total: u64, used: u64, own: u64, organizations: usize) -> bool {
     used < total.saturating_add(total / SLACK) || own < total / organizations.max(1) as u64
 }
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// How many an organization gets if it takes as many as it can while the others have `others`.
+    /// How many places an organization gets if it takes all it can while the others have `others`.
     fn taken(capacity: Capacity, others: usize) -> usize {
         (0..).find(|own| capacity.check(*own, others + own).is_err()).unwrap_or_default()
     }

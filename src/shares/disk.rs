@@ -1,8 +1,8 @@
-//! The disk of the data directory, as far as organizations use it: the directories of deployments and of fetched
-//! repositories. One thread measures those that are being written to, and ends their writers before the disk is full.
+//! The disk of the data directory, as used by organizations: the directories of deployments and of fetched
+//! repositories. One thread measures the directories being written to, and ends their writers before the disk is full.
 //!
 //! File systems with quotas for directories are rare, so the directories are measured repeatedly. Data written between
-//! two checks comes on top of every limit here.
+//! two checks can exceed every limit here.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -23,40 +23,40 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The speed of the fastest disks, and the rate at which the fastest file systems create files.
 const BYTES_PER_SECOND: u64 = 4 * 1024 * MIB;
 const ENTRIES_PER_SECOND: u64 = 500_000;
-/// Below this many free files (inodes), or an eighth of all, writers are ended as below the minimum of free bytes.
+/// Below this many free files (inodes), or an eighth of all, writers are ended, as below the minimum of free bytes.
 const MIN_FREE_ENTRIES: u64 = 20_000;
-/// A directory is measured again after this time, and after this multiple of the time that measuring it took.
+/// A directory is measured again after this time, but not before this multiple of the time that measuring it took.
 const MEASURED_EVERY: Duration = Duration::from_millis(500);
 const MEASURED_PART: u32 = 10;
-/// How long an ended writer has to be gone before the next one is ended too.
+/// How long an ended writer may take to disappear before the next one is ended too.
 const GONE_WITHIN: Duration = Duration::from_secs(3);
-/// The free space counts as falling if it shrinks by more than this part of `min_free`, since logs and the store write
-/// too.
+/// The free space counts as falling if it shrinks by more than `min_free` divided by this, since logs and the store
+/// write too.
 const FALLS_BY_PART: u64 = 64;
 const FALLS_BY_BYTES: u64 = MIB;
 const FALLS_BY_ENTRIES: u64 = 500;
 
-/// `None`: no limit.
+/// The limits; `None` means unlimited.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DiskLimits {
-    /// Below this, writers are ended and none is started.
+    /// Below this, writers are ended and none may begin.
     pub min_free_bytes: Option<u64>,
-    /// For all directories of an organization.
+    /// The limit for all directories of an organization together.
     pub organization_bytes: Option<u64>,
-    /// With more than one, none may use more than half of the space.
+    /// The number of organizations. If there are several, none may use more than half of the space.
     pub organizations: usize,
 }
 
 /// The disk use of a writer that is not visible in its directories.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unlisted {
-    /// Of files that are removed and still open.
+    /// Bytes of files that are removed but still open.
     pub removed_bytes: u64,
-    /// All bytes that its processes have written to disks.
+    /// All bytes that the writer's processes have written to disks.
     pub written_bytes: u64,
 }
 
-/// Finds it. Blocks for some milliseconds.
+/// Finds the unlisted disk use of a writer. Blocks for some milliseconds.
 pub type Look = Arc<dyn Fn() -> Unlisted + Send + Sync>;
 
 /// Cheap to clone; clones share their state.
@@ -80,26 +80,26 @@ struct State {
     kept: HashMap<PathBuf, (Identifier, u64)>,
     /// Kept directories whose writer may have ended before its last bytes were measured.
     unmeasured: Vec<Vec<PathBuf>>,
-    /// The largest space that writers ever had: space filled by others later does not reduce their shares.
+    /// The largest space that writers ever had, so that space filled by others later does not reduce their shares.
     room_max: u64,
     low: Option<Low>,
 }
 
-/// The actions since the disk became low.
+/// What was done since the disk became low.
 struct Low {
     /// The free space when the last writer was ended, or was seen to be gone.
     left: Free,
     is_seen_gone: bool,
-    /// Whether all writers of its organization were ended too.
+    /// Whether all other writers of its organization were ended too.
     is_whole: bool,
 }
 
 struct Writer {
     organization: Identifier,
-    /// The first one identifies the writer.
+    /// The first directory identifies the writer.
     directories: Vec<PathBuf>,
     bytes_max: Option<u64>,
-    /// The setting that `bytes_max` comes from.
+    /// The name of the setting that `bytes_max` comes from.
     setting: &'static str,
     usage: Usage,
     unlisted: Unlisted,
@@ -109,7 +109,7 @@ struct Writer {
     over: watch::Sender<Option<Arc<str>>>,
 }
 
-/// A registered writer to some directories, until dropped.
+/// Registers a writer to some directories, until dropped.
 pub struct DiskWriter {
     inner: Weak<Inner>,
     id: u64,
@@ -136,12 +136,12 @@ impl Disk {
         disk
     }
 
-    /// Whether writers are ended and none may begin, for all organizations.
+    /// Whether writers of all organizations are ended and none may begin.
     pub fn is_low(&self) -> bool {
         self.inner.is_low(self.inner.free())
     }
 
-    /// Why the organization may not begin to write, as the end of a sentence.
+    /// Why the organization may not begin to write; the text completes a sentence.
     pub fn refusal(&self, organization: &Identifier) -> Option<String> {
         let free = self.inner.free();
         if let Some(min_free) = self.inner.limits.min_free_bytes.filter(|_| self.inner.is_low(free)) {
@@ -170,7 +170,7 @@ impl Disk {
         directories.first().is_some_and(|first| self.inner.state.lock().knows(first))
     }
 
-    /// Counts directories of an earlier run for the organization, until they are removed. Blocking.
+    /// Counts directories of an earlier run for the organization, until they are removed. Blocks.
     pub fn keep(&self, organization: &Identifier, directories: Vec<PathBuf>) {
         let Some(first) = directories.first().cloned() else { return };
         if self.inner.state.lock().knows(&first) {
@@ -220,7 +220,7 @@ impl Disk {
 }
 
 impl DiskWriter {
-    /// From now on, the disk use that `look` finds counts too.
+    /// Makes the disk use that `look` finds count too, from now on.
     pub fn look_with(&self, look: Option<Look>) {
         let Some(inner) = self.inner.upgrade() else { return };
         if let Some(writer) = inner.state.lock().writers.get_mut(&self.id) {
@@ -228,7 +228,7 @@ impl DiskWriter {
         }
     }
 
-    /// Resolves when the writer must end, with the reason as the end of a sentence.
+    /// Resolves when the writer must end, with a reason that completes a sentence.
     pub async fn over(&self) -> Arc<str> {
         let mut over = self.over.clone();
         if let Ok(reason) = over.wait_for(Option::is_some).await
@@ -277,7 +277,7 @@ fn run(disk: &Weak<Inner>) {
     }
 }
 
-/// Short enough that the fastest writer does not reach a limit before the next check.
+/// The pause before the next check, so short that the fastest writer cannot reach a limit before it.
 fn pause_at(free: Free, min_free: u64) -> Duration {
     let until = |left: u64, per_second: u64| Duration::from_millis(left.saturating_mul(1_000) / per_second);
     let full = until(free.bytes.saturating_sub(min_free), BYTES_PER_SECOND);
@@ -288,14 +288,14 @@ fn pause_at(free: Free, min_free: u64) -> Duration {
     full.min(without_entries).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)
 }
 
-/// The minimum that is not reached, in words.
+/// The minimum that the free space is below, in words.
 fn few(free: Free, min_free: u64) -> String {
     if free.bytes < min_free { format!("{} MiB", min_free / MIB) } else { format!("{MIN_FREE_ENTRIES} files (inodes)") }
 }
 
 impl Inner {
     fn free(&self) -> Free {
-        // Unknown does not count as full.
+        // If the free space is unknown, the disk does not count as full.
         Free::at(&self.path).unwrap_or(Free::UNKNOWN)
     }
 
@@ -310,7 +310,7 @@ impl Inner {
         self.limits.min_free_bytes.is_some_and(is_critical)
     }
 
-    /// The limit of an organization, and the setting or words for it.
+    /// The limit of an organization, and a name for it.
     fn organization_max(&self, state: &mut State, free: Free) -> Option<(u64, &'static str)> {
         let set = self.limits.organization_bytes.map(|most| (most, "runner.max_disk_per_organization_mb"));
         let is_shared = self.limits.organizations > 1;
@@ -343,7 +343,7 @@ impl Inner {
         }
     }
 
-    /// Measures the directories of ended writers: a short one may never have been measured.
+    /// Measures the directories of ended writers: a short-lived writer may never have been measured.
     fn measure_kept(&self) {
         let unmeasured = std::mem::take(&mut self.state.lock().unmeasured);
         for directories in unmeasured {
@@ -355,7 +355,7 @@ impl Inner {
         }
     }
 
-    /// Abandons a large tree when the disk becomes low; then the result is a lower bound.
+    /// Measures directories. Abandons a large tree when the disk becomes low; the result is then a lower bound.
     fn usage(&self, directories: &[PathBuf]) -> (Usage, Result<(), Unmeasured>) {
         let mut usage = Usage::default();
         let goes_on = |_: &Usage| !self.is_low(self.free());
@@ -388,9 +388,9 @@ impl Inner {
         }
     }
 
-    /// Ends writers on a low disk: first the one that has written the most; if the free space falls further, or the
-    /// disk is nearly full, all of the organization with the most. If it does not fall, ending other writers would not
-    /// help.
+    /// Ends writers on a low disk: first the writer that has written the most. If the free space falls further, or the
+    /// disk is nearly full, ends all writers of the organization that has written the most. If the space does not fall,
+    /// ending more writers would not help.
     fn relieve(&self, state: &mut State, free: Free, min_free: u64, now: Instant) {
         let by = |writer: &Writer| {
             if free.bytes < min_free { writer.written() } else { writer.usage.entries }
@@ -421,7 +421,7 @@ impl Inner {
         let falls = free.bytes.saturating_add(falls_by) < low.left.bytes
             || free.entries.saturating_add(FALLS_BY_ENTRIES) < low.left.entries;
         if !low.is_seen_gone {
-            // Until then, the ended writer may have continued to write.
+            // Before this moment, the ended writer may have continued to write.
             (low.left, low.is_seen_gone) = (free, true);
         } else if falls {
             *low = Low { left: free, is_seen_gone: false, is_whole: true };
@@ -442,7 +442,7 @@ impl State {
         kept.chain(written.map(Writer::used)).sum()
     }
 
-    /// The space for all writers together, including what they already use.
+    /// The space for all writers together, including the space they already use.
     fn room(&self, free: Free, min_free: u64) -> u64 {
         let kept = self.kept.values().map(|(_, bytes)| *bytes);
         let used: u64 = kept.chain(self.writers.values().map(Writer::used)).sum();
@@ -455,14 +455,14 @@ impl State {
         if writers.iter().any(|writer| writer.is_going(now)) {
             return;
         }
-        // Includes a writer that seems to use nothing.
+        // A writer that seems to use nothing can be ended too.
         writers.retain(|writer| writer.ended.is_none());
         if let Some(largest) = writers.into_iter().max_by_key(|writer| by(writer)) {
             largest.end(reason, now);
         }
     }
 
-    /// Ends all writers of the organization whose writers have the most.
+    /// Ends all writers of the organization with the largest sum.
     fn end_organization(&mut self, by: impl Fn(&Writer) -> u64, reason: &str, now: Instant) {
         let mut sums: HashMap<&Identifier, u64> = HashMap::new();
         for writer in self.writers.values().filter(|writer| writer.ended.is_none()) {
@@ -479,12 +479,12 @@ impl State {
 }
 
 impl Writer {
-    /// Its known disk use.
+    /// The writer's known disk use.
     fn used(&self) -> u64 {
         self.usage.bytes.saturating_add(self.unlisted.removed_bytes)
     }
 
-    /// Its disk use or, if larger, all bytes it has written, also to places that are not measured.
+    /// The writer's disk use or, if larger, all bytes it has written, which may include unmeasured places.
     fn written(&self) -> u64 {
         self.used().max(self.unlisted.written_bytes)
     }
@@ -573,7 +573,7 @@ mod tests {
     #[tokio::test]
     async fn on_a_disk_that_is_nearly_full_the_largest_is_ended_first() {
         let place = TestDirectory::new(Some(u64::MAX), None);
-        // The watch has seen both before it decides, or has ended the only one that it knew.
+        // The thread sees both writers before it decides, or has ended the only one that it knew.
         let (small, large) = (place.writer("acme", "small", 2, None), place.writer("zeta", "large", 4, None));
         tokio::select! {
             reason = large.over() => assert!(reason.contains("runner.min_free_mb"), "{reason}"),
@@ -582,7 +582,7 @@ mod tests {
         assert!(place.disk.refusal(&Identifier::parse("acme").unwrap()).unwrap().contains("runner.min_free_mb"));
     }
 
-    /// Without the thread.
+    /// A disk without its thread.
     fn inner(min_free_bytes: Option<u64>, organizations: usize) -> Inner {
         let limits = DiskLimits { min_free_bytes, organization_bytes: None, organizations };
         Inner { path: "/".into(), limits, state: Mutex::default(), changed: Condvar::new() }
@@ -635,7 +635,7 @@ mod tests {
         assert_eq!(disk.ended(), [2]);
         disk.judge(mebibytes(400), now + GONE_WITHIN / 2);
         assert_eq!(disk.ended(), [2], "it is about to free its space");
-        // It continued to write until it was gone.
+        // The ended writer continued to write until it was gone.
         for seconds in 0..3 {
             disk.judge(mebibytes(399 - seconds), now + GONE_WITHIN + Duration::from_secs(seconds));
             assert_eq!(disk.ended(), [2]);

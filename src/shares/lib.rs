@@ -1,10 +1,10 @@
-//! A share for each organization of every limited resource: permits to read lists, to run git, to follow a log and so
+//! Gives each organization a share of every limited resource: permits to read lists, to run git, to follow a log and so
 //! on. `docs/design/shares.md` has the rules and the list of shared resources.
 //!
-//! From the bottom: `capacity` has the rules for permits and for stored data, `turns` the order of waiters (pure, for
-//! callers with their own queue), `meter` the metrics, `permits` the handle for acquiring a place; `limited` has permits
-//! with a fixed limit per holder. `disk` limits the writes to the disk of the data directory; `threads` has the
-//! low-priority threads, and the pace of long work.
+//! From the bottom: `capacity` has the rules for permits and for stored data; `turns` the order of waiters (pure, for
+//! callers with their own queue); `meter` the metrics; `permits` acquires places; `limited` has permits with a fixed
+//! limit per holder. `disk` limits the writes to the disk of the data directory. `threads` has the low-priority
+//! threads, and the pace of long work.
 
 mod capacity;
 mod disk;

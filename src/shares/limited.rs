@@ -13,17 +13,17 @@ pub struct Limited<K: Eq + Hash>(Arc<Shared<K>>);
 
 struct Shared<K: Eq + Hash> {
     most: usize,
-    /// Only holders with places.
+    /// The number of places per holder. Holders without places are not in the map.
     used: Mutex<HashMap<K, usize>>,
 }
 
-/// A place of one holder, given back when it is dropped.
+/// A place of one holder, returned on drop.
 pub struct LimitedPermit<K: Eq + Hash + Clone> {
     shared: Arc<Shared<K>>,
     holder: K,
 }
 
-/// The holder already has the maximum.
+/// The holder already has the maximum number of places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitReached {
     pub most: usize,

@@ -1,5 +1,5 @@
-//! Shows an operator which organizations are near their limits: those with nearly all places they may have, and
-//! refusals.
+//! Shows operators which organizations are near their limits: those with nearly all places they may have, and those
+//! that were refused.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use super::capacity::Capacity;
 use domain::Identifier;
 
-/// Organizations with separate metrics, per resource; the rest are counted together. A server has a few organizations,
-/// but the files that declare them have no limit.
+/// The number of organizations with separate metrics, per resource; the rest are counted together. A server has a few
+/// organizations, but the number of files that declare them is unlimited.
 const LABELLED_MAX: usize = 100;
-/// The label of the rest.
+/// The label for all other organizations.
 pub const OTHERS: &str = "others";
 
 /// The metrics of one resource.
@@ -31,7 +31,7 @@ impl ShareMeter {
         Self { resource, shown_from, gauges: Mutex::default(), refusals: Mutex::default() }
     }
 
-    /// The organization has this many places now.
+    /// Records that the organization has this many places now.
     pub fn used(&self, organization: &Identifier, own: usize) {
         let mut gauges = self.gauges.lock();
         match gauges.get(organization) {
@@ -47,7 +47,7 @@ impl ShareMeter {
         }
     }
 
-    /// The organization was refused a place.
+    /// Records that the organization was refused a place.
     pub fn refused(&self, organization: &Identifier) {
         let mut refusals = self.refusals.lock();
         if !refusals.contains_key(organization) && refusals.len() >= LABELLED_MAX {
@@ -56,7 +56,8 @@ impl ShareMeter {
         refusals.entry(organization.clone()).or_insert_with(|| self.counter(organization.as_str())).increment(1);
     }
 
-    /// An organization that is no longer near the limit is shown with 0: a series cannot be removed.
+    /// The displayed number. An organization that is no longer near the limit is displayed as 0, since a series cannot
+    /// be removed.
     fn shown(&self, own: usize) -> f64 {
         if own < self.shown_from { 0.0 } else { own as f64 }
     }

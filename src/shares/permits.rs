@@ -1,4 +1,4 @@
-//! Permits to be acquired, with waiting if necessary, and given back by dropping them.
+//! Permits, acquired with waiting if necessary, and returned on drop.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::meter::ShareMeter;
 use super::turns::Turns;
 use domain::{Holder, Identifier, MemberShare, NoShare, UserId};
 
-/// Holders that gave their permit to another organization, and keep a thread until they get one again.
+/// The limit of holders that gave their permit to another organization, and block a thread until they get one again.
 const PAUSED_MAX: usize = 32;
 
 /// The permits of one resource. Cheap to clone.
@@ -26,7 +26,7 @@ struct Shared {
 
 struct State {
     turns: Turns<Waiter>,
-    /// The permits of each member, and the number of their waiting requests. Members without any are in neither.
+    /// The permits of each member, and the number of their waiting requests. Members with none are not in the maps.
     held: MemberCounts,
     waiting: MemberCounts,
     next_waiter: u64,
@@ -40,17 +40,17 @@ struct Waiter {
     permit: oneshot::Sender<Permit>,
 }
 
-/// A permit, given back when it is dropped.
+/// A permit, returned on drop.
 pub struct Permit {
     shared: Arc<Shared>,
     organization: Identifier,
     member: Option<UserId>,
-    /// Whether it has been given to another organization.
+    /// Whether the permit has been given to another organization.
     is_given_back: bool,
 }
 
 impl Permits {
-    /// `permits` at a time, and a queue with its own capacity.
+    /// `permits` is the number of concurrent holders; `queue` limits the waiters.
     pub fn new(resource: &'static str, permits: Capacity, queue: Capacity) -> Self {
         let (held, waiting) = (MemberCounts::default(), MemberCounts::default());
         let state = State { turns: Turns::new(permits, queue), held, waiting, next_waiter: 0, paused: 0 };
@@ -67,7 +67,7 @@ impl Permits {
         self.try_acquire_for(organization, None)
     }
 
-    /// The same for a member, who has a share of the organization's permits.
+    /// Like [`Self::try_acquire`], for a member, who has a share of the organization's permits.
     pub fn try_acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Permit, ShareError> {
         let taken = self.0.state.lock().take(&self.0.meter, organization, holder);
         match taken {
@@ -76,12 +76,12 @@ impl Permits {
         }
     }
 
-    /// Waits for a permit; refused immediately if too many wait already. Dropping the future leaves nothing behind.
+    /// Waits for a permit; refused immediately if too many wait already. Cancel-safe.
     pub async fn acquire(&self, organization: &Identifier) -> Result<Permit, ShareError> {
         self.acquire_for(organization, None).await
     }
 
-    /// The same for a member, who has a share of the organization's queue.
+    /// Like [`Self::acquire`], for a member, who has a share of the organization's queue.
     pub async fn acquire_for(&self, organization: &Identifier, holder: Option<Holder>) -> Result<Permit, ShareError> {
         let (permit, granted) = oneshot::channel();
         let waits = self.0.state.lock().wait(organization, holder, permit);
@@ -90,7 +90,7 @@ impl Permits {
         self.0.grant();
         let permit = (&mut waiting.granted).await;
         waiting.number = None;
-        // Only the waiter itself withdraws, so there is always an answer.
+        // Only the waiter itself withdraws, so the sender is never dropped unused.
         permit.map_err(|_| ShareError::Full { total: 0 })
     }
 
@@ -165,11 +165,11 @@ impl Shared {
         Permit { shared: self.clone(), organization: organization.clone(), member, is_given_back: false }
     }
 
-    /// Gives free permits to the waiters that are next.
+    /// Gives free permits to the next waiters.
     fn grant(self: &Arc<Self>) {
         loop {
             let Some((organization, waiter)) = self.state.lock().next(&self.meter) else { return };
-            // Without the lock: if the waiter is gone, its permit is dropped, which gives it to the next one.
+            // Sent without the lock: if the waiter is gone, its permit is dropped, which passes it to the next one.
             waiter.permit.send(self.permit(&organization, waiter.member)).ok();
         }
     }
@@ -181,8 +181,8 @@ impl Shared {
 }
 
 impl Permit {
-    /// For long work on a blocking thread; call it regularly. If another organization is waiting and has fewer permits,
-    /// it gets this one, and the thread waits for its next turn. Returns whether it did.
+    /// Yields during long work on a blocking thread; call it regularly. If another organization is waiting and has
+    /// fewer permits, it gets this one, and the thread waits for its next turn. Returns whether that happened.
     pub fn pause(&mut self) -> bool {
         let (permit, granted) = oneshot::channel();
         {
@@ -217,13 +217,13 @@ impl Drop for Permit {
     }
 }
 
-/// The count of each member; ids of members are unique among all organizations.
+/// The count of each member. Ids of members are unique across organizations.
 #[derive(Default)]
 struct MemberCounts(HashMap<UserId, usize>);
 
 impl MemberCounts {
-    /// `share`: the permits that the organization may have, and has. A full organization is refused elsewhere, with its
-    /// own reason.
+    /// `share` is the number of permits that the organization may have, and the number it has. A full organization is
+    /// refused elsewhere, with a separate reason.
     fn check(&self, holder: Option<Holder>, (total, used): (usize, usize)) -> Result<(), ShareError> {
         let Some(Holder { member, is_admin }) = holder else { return Ok(()) };
         let own = || self.0.get(&member).copied().unwrap_or(0);
@@ -248,12 +248,11 @@ impl MemberCounts {
     }
 }
 
-/// A waiter that withdraws when it is dropped. If it has been granted a permit meanwhile, the permit is dropped with
-/// `granted`.
+/// A waiter that withdraws on drop. If it has been granted a permit meanwhile, the permit is dropped with `granted`.
 struct Waiting<'a> {
     shared: &'a Arc<Shared>,
     organization: &'a Identifier,
-    /// `None` once it has its permit.
+    /// `None` once the waiter has its permit.
     number: Option<u64>,
     granted: oneshot::Receiver<Permit>,
 }
@@ -382,7 +381,7 @@ mod tests {
         drop(waiters.remove(0));
         assert_eq!(permits.waiting(), 2, "dropped while it waits");
         drop(first);
-        // It was granted a permit, but has not polled yet.
+        // The waiter was granted a permit, but has not polled yet.
         drop(waiters.remove(0));
         assert!(waiters.remove(0).now_or_never().unwrap().is_ok(), "the permit went on to the last one");
         assert_eq!((permits.used(), permits.waiting()), (0, 0));
@@ -421,7 +420,7 @@ mod tests {
         let client = async |number: usize| {
             let of = organization(&format!("org-{}", number % 7));
             for round in 0..50 {
-                // Every third one gives up immediately.
+                // Every third waiter gives up immediately.
                 if (number + round).is_multiple_of(3) {
                     drop(permits.acquire(&of).now_or_never());
                 } else {
@@ -443,7 +442,7 @@ mod tests {
     }
 
     proptest! {
-        /// Permits and waiters dropped in any order: the limit holds, and nothing is left.
+        /// Whatever the order in which permits and waiters are dropped, the limit holds and nothing is left.
         #[test]
         fn whatever_is_dropped_first_the_bounds_hold(
             total in 1..5_usize,

@@ -1,4 +1,4 @@
-//! Low-priority threads and programs for long work, which yield to the threads that answer requests, and the limit on
+//! Low-priority threads and programs for long work, which yield to the threads that answer requests; and the limit on
 //! the processor time of each organization's work.
 
 use std::any::Any;
@@ -20,30 +20,30 @@ use tokio::time::Instant;
 
 use domain::Identifier;
 
-/// The lowest priority. Nobody waits for the output of a step without also waiting for the step.
+/// The lowest priority, for the output of steps: whoever waits for that also waits for the step.
 pub const LAST: i32 = 19;
-/// A tenth of the normal share: clients wait for a list too, but less than for other answers.
+/// A tenth of the normal share, for lists: clients wait for those too, but less urgently than for other answers.
 const LATER: i32 = 10;
 
-/// For the output of steps.
+/// Threads for the output of steps.
 static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(only_when_idle));
-/// For long reads of the store.
+/// Threads for long reads of the store.
 static LONG_READS: LazyLock<Runtime> = LazyLock::new(|| threads(|| _ = nice(LATER)));
-/// For file operations of low-priority threads, which hand them over and wait.
+/// Threads for file operations that low-priority threads hand over and wait for.
 static FILES: LazyLock<Runtime> = LazyLock::new(|| threads(|| ()));
-/// For work that requests wait for.
+/// Threads for work that requests wait for.
 static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(|| ()));
 
-/// A read with its result type erased: otherwise all code of the threads would be compiled for each kind of list.
+/// A read with its result type erased. Otherwise all code of the threads would be compiled again for each kind of list.
 type Read = Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>;
 
-/// Reads for a request.
+/// Runs a read for a request.
 pub async fn read<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     USUAL.spawn_blocking(without_type(work)).await.map(with_type)
 }
 
-/// Reads for a request at low priority. A thread of normal priority hands the work over: the lock of the queue may be
-/// held by a low-priority thread that waits for a processor, and the caller's thread answers requests.
+/// Runs a read for a request at low priority. A thread of normal priority hands the work over: a low-priority thread
+/// that waits for a processor may hold the queue's lock, and the caller's thread must keep answering requests.
 pub async fn read_later<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
     let work = without_type(work);
     USUAL.spawn_blocking(|| LONG_READS.spawn_blocking(work)).await?.await.map(with_type)
@@ -57,7 +57,7 @@ fn with_type<T: 'static>(result: Box<dyn Any + Send>) -> T {
     *result.downcast().expect("a read returns the result of its own work")
 }
 
-/// Reads the output of a step.
+/// Runs a read of the output of a step.
 pub fn read_output<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     OUTPUT.spawn_blocking(work)
 }
@@ -69,8 +69,8 @@ pub fn stand_back(pid: u32) {
     }
 }
 
-/// Runs the work on a thread of normal priority and waits for it. For writing files: commits of the store took longer
-/// the lower the priority of threads that wrote to the same file system was. It has separate threads: callers have low
+/// Runs the work on a thread of normal priority and waits for it. For writing files: the lower the priority of threads
+/// writing to a file system, the longer commits of the store on it took. These threads are separate: callers have low
 /// priority, and one that waits for a processor may hold the lock of their queue.
 pub fn at_usual_priority<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::sync_channel(1);
@@ -79,7 +79,7 @@ pub fn at_usual_priority<T: Send + 'static>(work: impl FnOnce() -> T + Send + 's
 }
 
 /// Runs this thread only when a processor has nothing else to do. The kernel treats such a processor as idle, and moves
-/// waking threads to it; with the lowest niceness instead, they would wait behind the thread that woke them.
+/// waking threads to it. With the lowest niceness instead, waking threads would wait behind the thread that woke them.
 fn only_when_idle() {
     let idle = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     if set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, idle).is_err() {
@@ -87,34 +87,34 @@ fn only_when_idle() {
     }
 }
 
-/// A runtime that is used only for its threads. If the system refuses the lower priority, they have the normal one.
+/// A runtime that is only used for its threads. If the system refuses the lower priority, they keep the normal one.
 fn threads(begin: fn()) -> Runtime {
     let threads = Builder::new_current_thread().on_thread_start(begin).build();
     threads.expect("a runtime that drives nothing opens nothing that could be missing")
 }
 
-/// The part of all processors that one organization may use for long: one in this many.
+/// One organization may use one part in this many of all processor time in the long run.
 const PART: u32 = 16;
-/// The processor time that it may use in a burst, beyond that part.
+/// The processor time that an organization may use in a burst, beyond its part.
 const AT_ONCE: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(1);
 
-/// The pace of each organization's work. All of it counts, however small its pieces.
+/// The pace of each organization's work. All work counts, however small its pieces.
 pub struct Paces {
     /// `None` if there is only one organization.
     pace: Option<Pace>,
-    /// When each will have earned the time that it has used.
+    /// When each organization will have earned the time that it has used.
     earned: Mutex<HashMap<Identifier, Instant>>,
 }
 
 impl Paces {
-    /// For one kind of work, on a server with this many organizations.
+    /// Paces for one kind of work, on a server with this many organizations.
     pub fn among(organizations: usize) -> Self {
         let pace = (organizations > 1).then(|| Pace::of(thread::available_parallelism().map_or(1, NonZero::get)));
         Self { pace, earned: Mutex::default() }
     }
 
-    /// Records work that used this much processor time. Returns how long the organization has to pause, if at all.
+    /// Records work that used this much processor time. Returns how long the organization has to pause, if it has to.
     pub fn note(&self, organization: &Identifier, used: Duration) -> Option<Duration> {
         let pace = self.pace?;
         let (now, mut earned) = (Instant::now(), self.earned.lock());
@@ -125,14 +125,14 @@ impl Paces {
         pace.rest(owed)
     }
 
-    /// Whether it has used so much that its work should get low priority.
+    /// Whether the organization has used so much that its work should get low priority.
     pub fn is_busy(&self, organization: &Identifier) -> bool {
         self.pace.is_some_and(|pace| pace.is_busy(owed(self.earned.lock().get(organization), Instant::now())))
     }
 }
 
-/// The processor time that this thread has used. Measured by the clock, all work would be long on a busy machine, and
-/// would then yield to the work that keeps it busy.
+/// The processor time that this thread has used. Measured by the clock, all work on a busy machine would seem long, and
+/// would yield to the work that keeps the machine busy.
 pub fn time_of_this_thread() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
@@ -141,10 +141,10 @@ fn owed(earned: Option<&Instant>, now: Instant) -> Duration {
     earned.map_or(Duration::ZERO, |earned| earned.saturating_duration_since(now))
 }
 
-/// Used time is a debt that is earned back over time. Up to a limit it causes no pause.
+/// Used time is a debt that is earned back over time. A small debt causes no pause.
 #[derive(Debug, Clone, Copy)]
 struct Pace {
-    /// How long it takes to earn a second of one processor, in seconds.
+    /// The time it takes to earn a second of one processor, in seconds.
     price: f64,
     free: Duration,
 }
@@ -155,7 +155,8 @@ impl Pace {
         Self { price, free: AT_ONCE.mul_f64(price) }
     }
 
-    /// Limited to the time that one pause earns: even a very long read does not delay the next ones for longer.
+    /// The debt after this much work. Limited to what one pause earns, so that even a very long read does not delay the
+    /// next ones for longer.
     fn owed_after(self, owed: Duration, used: Duration) -> Duration {
         (owed + used.mul_f64(self.price)).min(self.free + REST_MAX)
     }

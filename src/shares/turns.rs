@@ -1,4 +1,4 @@
-//! The order of waiters: organizations take turns, whatever the length of their queues.
+//! The order of waiters: organizations take turns, regardless of the length of their queues.
 //!
 //! A free place goes to the organization with the fewest places, then to the one that has waited longest for its turn;
 //! within an organization, in order of arrival. So a waiting organization without places is served after at most one
@@ -18,13 +18,13 @@ pub struct Turns<T> {
     used: usize,
     waiting: usize,
     organizations: HashMap<Identifier, Standing<T>>,
-    /// The organizations with waiters: how many places each has, and since when it waits for another one.
+    /// The organizations with waiters: how many places each has, and since when it has waited for another one.
     order: BTreeMap<(usize, u64), Identifier>,
-    /// Rises with every event, so that no two organizations wait since the same moment.
+    /// Rises with every event, so that no two organizations have waited since the same moment.
     moment: u64,
 }
 
-/// The state of an organization; dropped when it has neither places nor waiters.
+/// The state of an organization, removed when it has neither places nor waiters.
 #[derive(Debug)]
 struct Standing<T> {
     own: usize,
@@ -35,13 +35,13 @@ struct Standing<T> {
 }
 
 impl<T> Turns<T> {
-    /// `places` at a time, and `queue` for waiters.
+    /// `places` limits the concurrent holders, `queue` the waiters.
     pub fn new(places: Capacity, queue: Capacity) -> Self {
         let (organizations, order) = (HashMap::new(), BTreeMap::new());
         Self { places, queue, used: 0, waiting: 0, organizations, order, moment: 0 }
     }
 
-    /// Waits for a place; refused if too many wait already.
+    /// Adds a waiter for a place; refused if too many wait already.
     pub fn wait(&mut self, organization: &Identifier, waiter: T) -> Result<(), ShareError> {
         let own = self.organizations.get(organization).map_or(0, |standing| standing.waiting.len());
         self.queue.check(own, self.waiting)?;
@@ -50,7 +50,7 @@ impl<T> Turns<T> {
         Ok(())
     }
 
-    /// Gives a free place to the next waiter, until [`Turns::done`] with its organization.
+    /// Gives a free place to the next waiter. Its organization has it until [`Turns::done`].
     pub fn next_turn(&mut self) -> Option<(Identifier, T)> {
         let ((own, _), organization) = self.order.first_key_value()?;
         // If the organization with the fewest places may not have another one, none may.
@@ -68,13 +68,13 @@ impl<T> Turns<T> {
         Some((organization, waiter))
     }
 
-    /// The places that the organization may have now, and has: for the share of one of its members.
+    /// The number of places that the organization may have now, and the number it has: for the share of a member.
     pub fn share_of(&self, organization: &Identifier) -> (usize, usize) {
         let own = self.used_by(organization);
         (self.places.most_beside(self.used - own), own)
     }
 
-    /// The same for places in the queue.
+    /// Like [`Turns::share_of`], for places in the queue.
     pub fn queue_of(&self, organization: &Identifier) -> (usize, usize) {
         let own = self.organizations.get(organization).map_or(0, |standing| standing.waiting.len());
         (self.queue.most_beside(self.waiting - own), own)
@@ -88,7 +88,7 @@ impl<T> Turns<T> {
         Ok(())
     }
 
-    /// Gives back a place of the organization.
+    /// Returns a place of the organization.
     pub fn done(&mut self, organization: &Identifier) {
         if self.used_by(organization) > 0 {
             self.change(organization, |standing| standing.own -= 1);
@@ -96,14 +96,14 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Whether another organization would get the place if this one gave it back.
+    /// Whether another organization would get the place if this one returned it.
     pub fn should_give_way(&self, organization: &Identifier) -> bool {
         let Some(((own, _), first)) = self.order.first_key_value() else { return false };
         let is_behind = first != organization && *own < self.used_by(organization);
         is_behind && self.places.check(*own, self.used - 1).is_ok()
     }
 
-    /// After [`Turns::should_give_way`]: gives back a place of the organization, and waits for another one ahead of its
+    /// After [`Turns::should_give_way`]: returns a place of the organization, and waits for another one ahead of its
     /// own queue.
     pub fn give_way(&mut self, organization: &Identifier, waiter: T) {
         self.change(organization, |standing| {
@@ -152,8 +152,8 @@ impl<T> Turns<T> {
         self.order.remove(&standing.turn());
         let (own, waited) = (standing.own, standing.waits());
         let changed = change(&mut standing);
-        // Its wait for another place begins when it got or gave back one, or when its queue was empty. Not earlier:
-        // otherwise an organization that comes and goes would always be first.
+        // The wait for another place begins when the organization got or returned one, or when its queue was empty. If
+        // it began earlier, an organization that comes and goes would always be first.
         if standing.own != own || !waited {
             self.moment += 1;
             standing.since = self.moment;
@@ -199,7 +199,7 @@ mod tests {
         Turns::new(Capacity::turns(places), Capacity::turns(usize::MAX))
     }
 
-    /// Every waiter that gets a place now: the organization, and the waiter's number.
+    /// Gives out all free places. Returns the organization and the number of each served waiter.
     fn served(turns: &mut Turns<u32>) -> Vec<(String, u32)> {
         let next = || turns.next_turn().map(|(organization, waiter)| (organization.to_string(), waiter));
         std::iter::from_fn(next).collect()
@@ -294,7 +294,7 @@ mod tests {
     enum Step {
         Wait(usize),
         Take(usize),
-        /// Gives back any one of the places.
+        /// Returns any one of the places.
         Done(usize),
         GiveWay(usize),
         Withdraw(usize, u32),
@@ -312,7 +312,7 @@ mod tests {
 
     proptest! {
         /// For any sequence of events: the limits hold, every waiter is served or withdrawn, an organization without a
-        /// place is served after at most one turn of each other organization, and nothing is left behind.
+        /// place is served after at most one turn of each other organization, and nothing is left.
         #[test]
         fn the_bounds_hold_and_nobody_starves(
             places in 1..9_usize,
@@ -324,7 +324,7 @@ mod tests {
             let mut holders: Vec<Identifier> = Vec::new();
             let mut admitted = 0_usize;
             let mut ended = 0_usize;
-            // How many turns of others each organization without a place has seen since it began to wait.
+            // For each organization without a place: how many turns of others it has seen since it began to wait.
             let mut passed: HashMap<Identifier, usize> = HashMap::new();
             for (number, step) in (0_u32..).zip(steps) {
                 match step {
@@ -380,7 +380,7 @@ mod tests {
                     prop_assert!(!turns.organizations.values().any(|standing| standing.own == 0), "a place, and a waiter");
                 }
             }
-            // Given back in any order, all waiters are served.
+            // If all places are returned, in any order, all waiters are served.
             while let Some(holder) = holders.pop() {
                 turns.done(&holder);
                 ended += 1;

@@ -121,12 +121,13 @@ impl Batch {
         self.as_ref().appends()
     }
 
-    /// Marks it as an end, such as a release, a cancellation or the end of a stage. A full disk still accepts it.
+    /// Marks the batch as an end, such as a release, a cancellation or the end of a stage. A full disk still accepts
+    /// it.
     pub fn mark_as_end(&mut self) {
         self.ends = true;
     }
 
-    /// Whether a full disk still accepts it: an end, or a batch of deletions only.
+    /// Whether a full disk still accepts the batch: an end, or only deletions.
     pub fn may_use_reserve(&self) -> bool {
         self.ends || (!self.is_empty() && self.changes().all(|change| change.value.is_none()))
     }
@@ -141,12 +142,12 @@ impl Batch {
         self.ends = false;
     }
 
-    /// Its size in a payload.
+    /// The size of the batch in a payload.
     pub(super) fn encoded_len(&self) -> usize {
         2 * COUNT_BYTES + self.changes.bytes.len() + self.appends.bytes.len()
     }
 
-    /// Appends it to a payload. Its length was checked before, so all lengths fit their fields.
+    /// Appends the batch to a payload. Its size was checked before, so all lengths fit their fields.
     pub(super) fn encode(&self, payload: &mut Vec<u8>) -> BatchPosition {
         let start = payload.len();
         self.changes.encode(payload);
@@ -184,7 +185,7 @@ impl<'a> BatchRef<'a> {
         self.changes.map(|(key, value)| Change { key, value })
     }
 
-    /// All entries have names and bodies: they were built that way, or validated by [`Self::take`].
+    /// All entries have names and bodies: they were built with them, or validated by [`Self::take`].
     pub fn appends(self) -> impl Iterator<Item = Append<'a>> {
         self.appends.filter_map(|(name, body)| Some(Append { journal: str::from_utf8(name).ok()?, body: body? }))
     }
@@ -198,14 +199,14 @@ impl<'a> BatchRef<'a> {
     }
 }
 
-/// More than the changed pages of the events of a typical group.
+/// More than the changed journal pages of a typical group.
 const ROOM_BYTES_MAX: usize = 1024 * 1024;
 const COUNT_BYTES: usize = 4;
 const LENGTH_BYTES: usize = 4;
 const NO_CONTENT: u32 = u32::MAX;
 
-/// Names with contents in the log's encoding: both lengths, then both. A name without content has an impossible length
-/// instead.
+/// Names with contents in the log's encoding: both lengths, then the name and the content. A name without content has
+/// an impossible content length.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Pieces {
     bytes: Vec<u8>,
@@ -261,13 +262,13 @@ impl Pieces {
 }
 
 impl<'a> PiecesRef<'a> {
-    /// From bytes written by [`Pieces::encode`].
+    /// Reads bytes written by [`Pieces::encode`].
     fn encoded(mut bytes: &'a [u8]) -> Self {
         let count = take_u32(&mut bytes).unwrap_or_default();
         Self { bytes, count }
     }
 
-    /// From untrusted bytes; `None` if they do not begin with valid pieces.
+    /// Reads untrusted bytes; `None` if they do not begin with valid pieces.
     fn take(bytes: &mut &'a [u8], is_right: impl Fn(&[u8], Option<&[u8]>) -> bool) -> Option<Self> {
         let count = take_u32(bytes)?;
         let all = *bytes;

@@ -1,4 +1,4 @@
-//! The conformance suite of all stores. A new engine must pass it.
+//! The conformance suite of all stores. Every new engine must pass it.
 
 #![allow(clippy::unwrap_used)]
 

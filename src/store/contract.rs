@@ -19,7 +19,7 @@ pub trait Store: Send + Sync + 'static {
     fn handed_in(&self) -> Sequence;
 
     /// The sequence up to which the log is no longer needed. After a crash, later batches are replayed from the log,
-    /// over any part of them that is already in the database.
+    /// even if parts of them are already in the database.
     fn applied(&self) -> Sequence;
 
     /// Reads see all durable batches, and only those.
@@ -31,7 +31,7 @@ pub trait Store: Send + Sync + 'static {
     /// Why writes are currently refused, if they are; for readiness.
     fn refusing_writes(&self) -> Option<StoreError>;
 
-    /// Whether no other process can have changed the data that it shows. If not, its data must not be used in answers.
+    /// Whether no other process can have changed the shown data. If not, the data must not be used in answers.
     fn is_current(&self) -> bool {
         true
     }
@@ -61,7 +61,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the same batch may succeed later, when there is room again.
+    /// Whether the same batch may succeed later, when there is free space again.
     pub fn is_lack_of_room(&self) -> bool {
         match self {
             Self::Full { .. } | Self::EngineFull | Self::Overloaded => true,
@@ -87,11 +87,11 @@ pub fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
     vec![u8::MAX; 256]
 }
 
-/// Number of pairs that a walk reads from the store at a time.
+/// Pairs that a walk reads from the store per step.
 const WALK_PAIRS: usize = 512;
 
-/// Calls `visit` with every pair with `from <= key < to`, ascending, until it breaks. Keeps only a few pairs in memory
-/// at a time.
+/// Calls `visit` with every pair with `from <= key < to`, ascending, until it breaks. Only one step's pairs are in
+/// memory.
 pub fn walk(
     store: &dyn Store,
     from: &[u8],
@@ -120,7 +120,7 @@ fn walk_all(store: &dyn Store, from: &[u8], to: &[u8], visit: &mut Visit<'_>) ->
     }
 }
 
-/// Called between two pieces of a long read, so that others may go first. Fails if nobody waits for the read any more.
+/// Called between two pieces of a long read, to let others go first. Fails if nobody waits for the read any more.
 pub fn next_piece() -> Result<(), StoreError> {
     match pause() {
         ControlFlow::Continue(()) => Ok(()),
@@ -131,14 +131,14 @@ pub fn next_piece() -> Result<(), StoreError> {
 type PauseHook = Box<dyn FnMut() -> ControlFlow<()>>;
 
 thread_local! {
-    /// Used by all walks of this thread, at any depth below the caller of [`in_pieces`].
+    /// Used by all walks of this thread that the caller of [`in_pieces`] makes, at any depth.
     static BETWEEN_PIECES: Cell<Option<PauseHook>> = const { Cell::new(None) };
 }
 
 /// Runs a read that may walk over much of the store. Between two pieces `between` may block for a while, or end the
 /// walk with an error. The calling thread must not hold locks that others need.
 pub fn in_pieces<T>(between: impl FnMut() -> ControlFlow<()> + 'static, read: impl FnOnce() -> T) -> T {
-    /// Runs even after a panic.
+    /// Resets the hook, even after a panic.
     struct Reset;
     impl Drop for Reset {
         fn drop(&mut self) {
@@ -166,7 +166,7 @@ pub fn for_each(
     walk(store, prefix, &end_of_prefix(prefix), |key, value| visit(key, value).map(ControlFlow::Continue))
 }
 
-/// Commits a batch and waits until it is durable; does nothing with an empty one.
+/// Commits a batch and waits until it is durable; does nothing if it is empty.
 pub async fn commit_durably(store: &dyn Store, batch: Batch) -> Result<(), StoreError> {
     if !batch.is_empty() {
         durable_up_to(store, store.commit(batch)?).await;

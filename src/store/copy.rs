@@ -1,9 +1,8 @@
-//! Copies a whole store while it is being written, equal to its state at one moment, without blocking writers; and
-//! creates a store from such a copy.
+//! Copies a whole store in its state at one moment, without blocking writers; and creates a store from such a copy.
 //!
-//! The pairs are read in pieces while they change, so the copy may have any part of the batches that became durable
-//! meanwhile. Those batches are in the log, which is pinned before the first pair is read; replaying them over the
-//! pairs gives every change up to the last of them. Recovery after a crash does the same.
+//! The pairs are read in pieces while they change, so the copy may contain any part of the batches that became durable
+//! meanwhile. The log has those batches, and is pinned before the first pair is read. Replaying them over the pairs
+//! gives the state after the last of them. Recovery after a crash does the same.
 
 use std::io;
 use std::path::Path;
@@ -60,15 +59,15 @@ pub struct LoggedBatches {
 impl LoggedStore {
     pub fn begin_copy(&self) -> Copying<'_> {
         let pin = self.segments.pin(self.durable().borrow().0);
-        // Read again after the pin: everything deleted before the pin was durable, so no batch after this sequence is
-        // gone.
+        // Read again after the pin: everything deleted before the pin was durable, so every batch after this sequence
+        // is still there.
         let from = *self.durable().borrow();
         Copying { store: self, pin, from }
     }
 }
 
 impl Copying<'_> {
-    /// All pairs; must be called before `batches`. A key may come twice, and then the second counts.
+    /// Visits all pairs; must be called before `batches`. A key may occur twice; then the second value counts.
     pub fn pairs(&self, mut visit: impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> Result<(), CopyError> {
         self.ends_of_journals(&mut visit)?;
         let (mut from, end) = (Vec::new(), end_of_prefix(&[]));
@@ -85,8 +84,8 @@ impl Copying<'_> {
         }
     }
 
-    /// The page with the last entry of each journal as of `from`, and the pages after it. They are read first: if a
-    /// page were dropped during a long copy, the replay would lack the journal's beginning.
+    /// Visits the page with the last entry of each journal as of `from`, and the pages after it. They are read first:
+    /// if a page were dropped during a long copy, the replay would lack the journal's beginning.
     fn ends_of_journals(&self, visit: &mut impl FnMut(&[u8], &[u8]) -> io::Result<()>) -> Result<(), CopyError> {
         let (mut from, end) = (JOURNAL_PAGES.to_vec(), end_of_prefix(JOURNAL_PAGES));
         while let Some((key, value)) = self.store.scan(&from, &end, 1)?.pop() {
@@ -100,7 +99,7 @@ impl Copying<'_> {
         Ok(())
     }
 
-    /// The batches after `from` that are durable at the time of the call. Returns the sequence of the last.
+    /// Visits the batches after `from` that are durable at the time of the call. Returns the sequence of the last.
     pub fn batches(self, mut visit: impl FnMut(LoggedBatches) -> io::Result<()>) -> Result<Sequence, CopyError> {
         let end = *self.store.durable().borrow();
         let mut next = self.from.0 + 1;
@@ -109,7 +108,7 @@ impl Copying<'_> {
                 break;
             }
             let path = self.store.segments.path(segment);
-            // If the pin was broken, that explains any missing segment.
+            // A missing segment is explained by a broken pin.
             let failed = |error: ReadError| {
                 let log = || CopyError::Log(format!("{}: {error}", path.display()));
                 self.check().err().unwrap_or_else(log)
@@ -147,11 +146,11 @@ impl Copying<'_> {
 
 /// Size of the pieces in which pairs are written.
 const PIECE_BYTES: usize = 4 * 1024 * 1024;
-/// Retry interval for a full queue: a group takes a few milliseconds.
+/// Retry interval while the queue is full: a group takes a few milliseconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// A new store that is being filled with the pairs of a copy. The pairs are written directly into the database, and the
-/// batches are committed over them, like the log in a recovery.
+/// A new store that is being filled from a copy. The pairs are written directly into the database. The batches are then
+/// committed over them, as recovery replays the log.
 pub struct Filling {
     dir: DataDir,
     database: Database,
@@ -173,7 +172,7 @@ pub enum ReplayError {
 }
 
 impl Filling {
-    /// In a new or empty directory. The following pairs include every batch up to `from`.
+    /// Begins in a new or empty directory. The pairs that follow include every batch up to `from`.
     pub fn begin(path: &Path, from: Sequence, options: Options) -> Result<Self, OpenError> {
         let dir = DataDir::open(path)?;
         let database = Database::open(&dir.database(), options.cache_bytes)?;
@@ -194,7 +193,7 @@ impl Filling {
         Ok(())
     }
 
-    /// Declares that the following pairs include every batch up to this one, if it is later.
+    /// Declares that the pairs that follow include every batch up to this one, if it is later.
     pub fn raise(&mut self, from: Sequence) {
         self.from = self.from.max(from);
     }
@@ -234,7 +233,7 @@ impl LoggedStore {
         Ok(())
     }
 
-    /// Commits, waiting for room; for a thread that may block.
+    /// Commits, waiting for room in the queue. For threads that may block.
     pub fn commit_patiently(&self, batch: Batch) -> Result<(), StoreError> {
         loop {
             match self.commit(batch.clone()) {

@@ -1,6 +1,7 @@
 //! The data directory: only one process at a time may use it, and it must be one of ours with a supported format.
 //!
-//! Layout: `LOCK` (held while the store lives), `FORMAT` (kind and format number), `log/` (redo log), `sled/` (database).
+//! Layout: `LOCK` (held while the store is open), `FORMAT` (kind and format number), `log/` (redo log), `sled/`
+//! (database).
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
@@ -16,19 +17,18 @@ pub(super) const FORMAT: &str = "FORMAT";
 const NODE: &str = "NODE";
 const FORMAT_BEING_WRITTEN: &str = "FORMAT.new";
 const FORMAT_PREFIX: &str = "lockkeeper data directory, format ";
-/// The format that is written. Extending a record does not change it: records have their own versions.
+/// The written format. Extending a record does not change it: records have their own versions.
 pub const FORMAT_NUMBER: u32 = 4;
 /// The oldest format that can be read.
 const OLDEST_FORMAT: u32 = 4;
-/// Files of a fresh file system or an interrupted start; a directory with only these counts as empty.
+/// Files of a fresh file system or an interrupted start; a directory with nothing else counts as empty.
 pub(super) const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
 /// A restore writes here until it is complete.
 pub(super) const RESTORING: &str = "restoring";
 const ONLY_OWNER: u32 = 0o700;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
-/// A server that was killed while starting a program may leave its lock to the forked process until that executes the
-/// program.
+/// If a server is killed while starting a program, the forked process may hold the lock until it executes the program.
 const HANDED_BACK_WITHIN: Duration = Duration::from_secs(5);
 const TRY_AGAIN: Duration = Duration::from_millis(5);
 
@@ -97,7 +97,7 @@ impl OpenError {
         }
     }
 
-    /// Lists the largest files in the data directory, which is derived from the path.
+    /// The error lists the largest files in the data directory, which is derived from the path.
     pub(super) fn no_space(doing: &'static str, path: &Path) -> OpenError {
         let data_dir = path.ancestors().find(|dir| dir.join(FORMAT).exists()).or(path.parent()).unwrap_or(path);
         OpenError::NoSpace { doing, path: path.to_owned(), usage: space::describe(data_dir) }
@@ -137,7 +137,7 @@ pub struct DataDir {
 }
 
 impl DataDir {
-    /// For a server with a local database.
+    /// Opens the directory of a server with a local database.
     pub fn open(path: &Path) -> Result<DataDir, OpenError> {
         if path.join(NODE).exists() {
             return Err(OpenError::OfNode { path: path.to_owned() });
@@ -145,7 +145,7 @@ impl DataDir {
         DataDir::hold(path)
     }
 
-    /// For a node of a cluster, which keeps only logs, working directories and the like.
+    /// Opens the directory of a node of a cluster, which keeps only logs, working directories and the like.
     pub fn open_for_node(path: &Path) -> Result<DataDir, OpenError> {
         let dir = DataDir::hold(path)?;
         if dir.database().exists() {
@@ -158,14 +158,14 @@ impl DataDir {
 
     fn hold(path: &Path) -> Result<DataDir, OpenError> {
         create(path)?;
-        // Before the lock file is created, so that a foreign directory stays unchanged.
+        // Checked before the lock file is created, so that a foreign directory stays unchanged.
         let found = check_format(path)?;
         close_to_others(path, &found)?;
         let lock = lock(path)?;
         if check_format(path)? == DirContent::Nothing {
             write_format(path).map_err(OpenError::io("write the format file in", path))?;
         }
-        // Left by a restore that was killed after it had finished.
+        // Left by a restore that was killed after finishing.
         let _ = std::fs::remove_dir_all(path.join(RESTORING));
         Ok(DataDir { path: path.to_owned(), _lock: lock })
     }
@@ -187,19 +187,19 @@ impl DataDir {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inspection {
     Missing {
-        /// Whether this user could create it.
+        /// Whether this user could create the directory.
         parent_writable: bool,
     },
     Empty,
     Ours {
         format: u32,
         holder: Option<Holder>,
-        /// Whether it belongs to this user.
+        /// Whether the directory belongs to this user.
         owned: bool,
     },
 }
 
-/// Inspects a data directory without changing or locking it: a server starting at the same time is not affected.
+/// Inspects a data directory without changing or locking it, so that a server starting meanwhile is not affected.
 pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     check_no_file(path)?;
     let Ok(metadata) = path.metadata() else {
@@ -220,7 +220,7 @@ pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
     }
 }
 
-/// From the kernel's list of file locks.
+/// The holder of the lock, from the kernel's list of file locks.
 fn holder(path: &Path) -> Option<Holder> {
     let inode = path.join(LOCK).metadata().ok()?.ino();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -228,8 +228,8 @@ fn holder(path: &Path) -> Option<Holder> {
     Some(u32::try_from(pid).ok().filter(|pid| *pid > 0).map_or(Holder::Unknown, Holder::Process))
 }
 
-/// Parses lines like `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`. The device numbers differ from those of files,
-/// so only the inode is compared.
+/// Finds the process that holds the lock, in lines like `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`. Only the
+/// inode is compared, since the device numbers differ from those of files.
 fn locker(locks: &str, inode: u64) -> Option<i64> {
     let lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let mut found = lines.filter_map(|words| match words[..] {
@@ -245,14 +245,14 @@ fn create(path: &Path) -> Result<(), OpenError> {
     check_no_file(path)?;
     if !path.exists() {
         create_for_owner(path).map_err(OpenError::io("create the data directory", path))?;
-        // Fails if the user may write to the parent but not read it; then the system writes the name to disk some time
+        // Fails if the user may write to the parent but not read it; the system then writes the name to disk some time
         // later.
         let _ = path.parent().map(sync_dir);
     }
     Ok(())
 }
 
-/// Neither the path nor one of its parents may be a file.
+/// Fails if the path or one of its parents is a file.
 pub(super) fn check_no_file(path: &Path) -> Result<(), OpenError> {
     let Some(existing) = path.ancestors().find(|part| part.symlink_metadata().is_ok()) else { return Ok(()) };
     let what = match existing.metadata() {
@@ -263,7 +263,8 @@ pub(super) fn check_no_file(path: &Path) -> Result<(), OpenError> {
     Err(OpenError::NotADirectory { path: existing.to_owned(), what })
 }
 
-/// An empty directory is closed to others. One with content was open before, which its operator should know.
+/// Closes an empty directory to other users. Refuses one with content, since that was open to them, which the operator
+/// should know.
 pub(super) fn close_to_others(path: &Path, found: &DirContent) -> Result<(), OpenError> {
     let metadata = path.metadata().map_err(OpenError::io("read the data directory", path))?;
     let mode = metadata.permissions().mode() & 0o777;
@@ -275,7 +276,7 @@ pub(super) fn close_to_others(path: &Path, found: &DirContent) -> Result<(), Ope
     }
 }
 
-/// Creates it with its parents, accessible only to the server's user.
+/// Creates the directory with its parents, accessible only to the server's user.
 pub(super) fn create_for_owner(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(path)
 }
@@ -339,13 +340,13 @@ pub(super) fn lock(path: &Path) -> Result<Lock, OpenError> {
         }
     }
     match write_holder(&lock) {
-        // The content only names the holder of the lock.
+        // The content only names the holder, so other failures are ignored.
         Err(error) if !is_lack_of_space(&error) => Err(OpenError::io("write", &file)(error)),
         Ok(()) | Err(_) => Ok(Lock(lock)),
     }
 }
 
-/// Overwrites the old number and truncates afterwards, so that it works on a full disk.
+/// Overwrites the old number and truncates afterwards, which works on a full disk.
 fn write_holder(lock: &File) -> io::Result<()> {
     let holder = format!("{}\n", std::process::id());
     lock.write_all_at(holder.as_bytes(), 0)?;
@@ -354,8 +355,8 @@ fn write_holder(lock: &File) -> io::Result<()> {
 
 /// The lock of a data directory.
 ///
-/// Released explicitly: a process forked meanwhile has a copy of the file until it executes its program, and without
-/// the release the lock would last as long as that copy.
+/// Released explicitly: a process forked meanwhile has a copy of the file until it executes its program, and would keep
+/// the lock until then.
 #[derive(Debug)]
 pub(super) struct Lock(File);
 

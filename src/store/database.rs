@@ -1,7 +1,7 @@
 //! Wraps sled safely: guarded opening, and durability by our own `fdatasync`.
 //!
-//! sled orders its writes with `sync_file_range`, which does not flush the file size or the device cache. It relies on
-//! that order twice: a segment's header claims that the segment before the last is on the disk, and a freed segment is
+//! sled orders its writes with `sync_file_range`, which flushes neither the file size nor the device cache. It relies
+//! on that order twice: a segment's header claims that the segment before the last is on disk, and a freed segment is
 //! overwritten as soon as its replacement counts as written. So a power cut could lose data that was durable long
 //! before. We enforce the order: the file is synced at least once per segment's worth of writes ([`Pace`]).
 
@@ -23,10 +23,10 @@ use super::data_dir::OpenError;
 use super::fatal::panic_text;
 use super::space::{allocate, free_bytes, is_lack_of_space, retrying, sync_dir, tells_of_lack_of_space};
 
-/// sled's default of 512 KiB would require a sync every few hundred keys. It must never change for an existing data
+/// sled's default of 512 KiB would require a sync every few hundred keys. Must never change for an existing data
 /// directory.
 const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
-/// Bytes that sled may write between two syncs. A quarter of a segment, since it is measured only after each step.
+/// Bytes that sled may write between two syncs. A quarter of a segment, since it is only measured after each step.
 const SYNC_EVERY_BYTES: usize = SEGMENT_BYTES / 4;
 /// Bytes that a step should write at most; a step that writes more makes the next one shorter.
 const STEP_BYTES: usize = SYNC_EVERY_BYTES / 2;
@@ -109,9 +109,10 @@ impl Database {
         Ok(u64::from_be_bytes(bytes))
     }
 
-    /// Writes the changes and then, once they are durable, the applied sequence `last`.
+    /// Writes the changes and, once they are durable, the applied sequence `last`.
     ///
-    /// Individually, because a sled batch would block readers; after a crash in between, the log is replayed.
+    /// The changes are written one by one, because a sled batch would block readers. After a crash midway, the log is
+    /// replayed.
     pub fn apply<'a>(&self, changes: impl Iterator<Item = Change<'a>>, last: u64) -> Result<(), ApplyError> {
         self.make_room(STEP_ROOM)?;
         let mut pace = Pace { step: MAX_STEP_CHANGES, in_step: 0, unsynced: 0 };
@@ -140,7 +141,7 @@ impl Database {
         allocate(&self.file, end, HELD_ROOM).map(|_| ())
     }
 
-    /// Ensures that the next step finds its blocks: sled cannot continue after a failed write.
+    /// Allocates the blocks of the next step: sled cannot continue after a failed write.
     fn make_room(&self, bytes: u64) -> Result<(), ApplyError> {
         let end = self.file.metadata().map_err(|error| error.to_string())?.len();
         let has_room = match allocate(&self.file, end, bytes) {
@@ -195,8 +196,8 @@ impl Pace {
     }
 }
 
-/// Creates an empty database under a temporary name: sled does not sync the files it creates, and a directory left
-/// incomplete by a power cut could never be opened again.
+/// Creates an empty database under a temporary name and renames it: sled does not sync the files it creates, and a
+/// directory left incomplete by a power cut could never be opened again.
 fn create(dir: &Path, cache_bytes: u64) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let new = dir.with_extension("new");
@@ -243,12 +244,12 @@ fn open_contained(dir: &Path, cache_bytes: u64) -> Result<Opened, String> {
     }
 }
 
-/// The error without sled's internals.
+/// The text of an error without sled's internals.
 fn error_text(error: &sled::Error) -> String {
     match error {
         sled::Error::Corruption { .. } => "its file is damaged".to_owned(),
         sled::Error::Io(error) => error.to_string(),
-        // Without sled's request to report the bug to its authors.
+        // Omits sled's request to report the bug to its authors.
         sled::Error::ReportableBug(what) => what.lines().collect::<Vec<_>>().join(" "),
         sled::Error::CollectionNotFound(_) | sled::Error::Unsupported(_) => error.to_string(),
     }
@@ -272,7 +273,7 @@ fn open_sled(dir: &Path, cache_bytes: u64) -> sled::Result<Opened> {
         .path(dir)
         .cache_capacity(cache_bytes)
         .segment_size(SEGMENT_BYTES)
-        // The applier flushes, when it has written something.
+        // The applier flushes after it has written something.
         .flush_every_ms(None)
         .open()?;
     let (data, meta) = (db.open_tree("data")?, db.open_tree("meta")?);
@@ -294,7 +295,7 @@ fn silence_opener_panics() {
 /// sled's blobs: a page larger than a quarter of a segment gets a separate file, which sled does not sync.
 ///
 /// Our records are far smaller, so blobs are very rare. But every sync must look for them, even when clients use up all
-/// file descriptors: so the directory is kept open.
+/// file descriptors, so the directory is kept open.
 struct Blobs {
     path: PathBuf,
     dir: Mutex<Dir>,
@@ -317,7 +318,7 @@ impl Blobs {
         for blob in found {
             match retrying(|| File::open(&blob)) {
                 Ok(blob) => blob.sync_all()?,
-                // sled has removed it in the meantime.
+                // sled has removed the blob in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }

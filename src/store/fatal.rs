@@ -1,11 +1,11 @@
-//! Ends the process when the disk fails, or when a thread panics without which the store would wait forever.
+//! Ends the process when the disk fails, or when a thread panics that the store depends on.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Ends the process when the disk fails: after a failed `fdatasync` the kernel has dropped the page, so a second attempt
-/// would report a false success. Called with one sentence for the operator.
+/// Ends the process when the disk fails: after a failed `fdatasync` the kernel has dropped the page, and a second
+/// attempt would falsely succeed. Called with one sentence for the operator.
 pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// `EX_IOERR` of sysexits.h.
@@ -19,7 +19,7 @@ pub fn exit_on_fatal() -> Fatal {
 pub fn exit_with(code: i32) -> Fatal {
     Arc::new(move |sentence| {
         tracing::error!("{sentence}");
-        // Not `eprintln`, which panics if stderr is on a full disk too.
+        // Unlike `writeln`, `eprintln` panics if stderr is on a full disk too.
         writeln!(std::io::stderr(), "lockkeeper: {sentence}").ok();
         std::process::exit(code)
     })

@@ -1,10 +1,9 @@
-//! Journals: append-only lists. A batch contains the entries; once it is durable, and its place in the order of all
-//! batches is fixed, each entry gets its number and the hash that chains it to the previous one.
+//! Journals: append-only lists. A batch contains the entries. Once the batch is durable, and its place in the order of
+//! all batches is fixed, each entry gets its number and the hash that chains it to the previous entry.
 //!
 //! Entries are stored in pages of [`PAGE_ENTRIES`] consecutive numbers, under ordinary keys. A page is rewritten
-//! whenever it grows, which is cheap: the redo log has only the entries, and the database gets only the last state of a
-//! page that grew many times. Numbers and hashes follow from the order of the log, so replaying it produces the same
-//! pages.
+//! whenever it grows. This is cheap: the redo log has only the entries, and the database gets only the last state of a
+//! page that grew many times. Numbers and hashes follow from the order of the log, so a replay produces the same pages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::batch::{Append, Batch, BatchRef, Key, Pair, key_of};
 use super::contract::{StoreError, end_of_prefix};
 use super::keys::{JOURNAL_HEADS, JOURNAL_PAGES};
 
-/// Enough that there are few page writes per entry, few enough that rewriting a page is fast.
+/// Large enough for few page writes per entry, small enough to rewrite a page quickly.
 pub const PAGE_ENTRIES: u64 = 32;
 
 /// The prefix of the keys of all pages.
@@ -44,16 +43,16 @@ pub struct EntryView<'a> {
 /// The entries of one page, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The number of its first entry; numbers begin with 0.
+    /// The number of the first entry; numbers begin with 0.
     pub first: u64,
-    /// The hash of the entry before its first.
+    /// The hash of the entry before the first.
     pub before: Hash,
     pub entries: Vec<Entry>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The sequence of its batch.
+    /// The sequence of the entry's batch.
     pub sequence: u64,
     pub hash: Hash,
     pub body: Vec<u8>,
@@ -62,13 +61,13 @@ pub struct Entry {
 /// The end of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// The number of its next entry.
+    /// The number of the next entry.
     pub next: u64,
-    /// The hash of its last entry.
+    /// The hash of the last entry.
     pub hash: Hash,
 }
 
-/// `E/{journal}/{page, inverted}`: the newest comes first.
+/// `E/{journal}/{page, inverted}`: sorts newest first.
 pub fn page_key(journal: &str, page: u64) -> Key {
     key_of(&[JOURNAL_PAGES, journal.as_bytes(), b"/", &(u64::MAX - page).to_be_bytes()])
 }
@@ -89,13 +88,13 @@ pub fn head_key(journal: &str) -> Key {
     key_of(&[JOURNAL_HEADS, journal.as_bytes()])
 }
 
-/// The hash before a journal's first entry. It differs per journal, so that no entry fits into another journal.
+/// The hash before a journal's first entry. It differs per journal, so that no entry is valid in another journal.
 pub fn origin(journal: &str) -> Hash {
     Sha256::new_with_prefix(b"lockkeeper journal ").chain_update(journal.as_bytes()).finalize().into()
 }
 
 pub fn chained(before: &Hash, number: u64, body: &[u8]) -> Hash {
-    // By ring, which needs a third fewer instructions on processors without SHA-256 instructions.
+    // ring needs a third fewer instructions on processors without SHA-256 instructions.
     let mut hash = digest::Context::new(&digest::SHA256);
     hash.update(before);
     hash.update(&number.to_be_bytes());
@@ -123,7 +122,7 @@ impl<'a> PageView<'a> {
         Some(PageView { first, before, entries })
     }
 
-    /// Its entries with their numbers.
+    /// The entries with their numbers.
     pub fn numbered(&self) -> impl DoubleEndedIterator<Item = (u64, &EntryView<'a>)> {
         self.entries.iter().enumerate().map(|(place, entry)| (self.first.saturating_add(place as u64), entry))
     }
@@ -178,7 +177,7 @@ pub type Appended = Arc<dyn Fn(&str, &[u8]) + Send + Sync>;
 pub struct Journals {
     known: HashMap<Arc<str>, Journal, RandomState>,
     appended: Option<Appended>,
-    /// The journals with new entries, and their changed pages: kept to reuse the buffers.
+    /// The journals with new entries, and their changed pages. Fields, so that the buffers are reused.
     changed: Vec<Arc<str>>,
     pages: Batch,
 }
@@ -193,12 +192,12 @@ struct Journal {
 }
 
 impl Journals {
-    /// Loads the journals of a database as they were with exactly the batches up to `applied`. The database may also
-    /// have any part of the batches that were being applied when the server ended; the returned batch removes that
+    /// Loads the journals of a database in their state after exactly the batches up to `applied`. The database may also
+    /// contain any part of the batches that were being applied when the server ended. The returned batch removes that
     /// part, and replaying the log recreates it.
     ///
-    /// Heads are left unchanged. One that is ahead of its pages is corrected by the replay; one that still differs
-    /// afterwards is evidence of tampering with the journal.
+    /// Heads are left unchanged. The replay corrects a head that is ahead of its pages; a difference that remains is
+    /// evidence of tampering with the journal.
     pub fn load(
         applied: u64,
         scan: impl Fn(&[u8], &[u8], usize) -> Result<Vec<Pair>, StoreError>,
@@ -222,7 +221,7 @@ impl Journals {
                     from = end_of_prefix(&pages_of(name));
                     journals.known.insert(journal.name.clone(), journal);
                 }
-                // All of this page is newer, so the journal ends in an older one or is empty.
+                // Every entry of this page is newer, so the journal ends in an older page or is empty.
                 None => {
                     from = [key.as_slice(), &[0]].concat();
                     surplus.delete(key);
@@ -232,13 +231,12 @@ impl Journals {
         Ok((journals, surplus))
     }
 
-    /// Sets the function that is called with appended entries.
+    /// Sets the function to call with appended entries.
     pub fn on_append(&mut self, appended: Option<Appended>) {
         self.appended = appended;
     }
 
-    /// Appends the entries of consecutive batches, the first of which has the sequence `first`. Returns the changed
-    /// pages.
+    /// Appends the entries of consecutive batches, beginning with sequence `first`. Returns the changed pages.
     pub fn extend<'a>(&mut self, first: u64, batches: impl Iterator<Item = BatchRef<'a>>) -> BatchRef<'_> {
         let Self { known, appended, changed, pages } = self;
         pages.clear();
@@ -290,7 +288,7 @@ impl Journal {
     }
 
     fn begin_page(&mut self) {
-        /// Fits a page of typical entries, so that it rarely grows.
+        /// Fits a page of typical entries, so that the buffer rarely grows.
         const USUAL_BYTES: usize = 8 * 1024;
         self.page.shrink_to(USUAL_BYTES);
         self.page.reserve(USUAL_BYTES);
@@ -312,8 +310,8 @@ fn write_entry(page: &mut Vec<u8>, sequence: u64, hash: &Hash, body: &[u8]) {
 }
 
 impl Page {
-    /// The journal if it ended in this page at that sequence, with the number of its entries in the page; `None` if it
-    /// ended before.
+    /// The journal as of the sequence `applied` and the number of its entries in this page; `None` if all of them are
+    /// later.
     fn ending_by(mut self, name: &str, applied: u64) -> Option<(Journal, usize)> {
         self.entries.retain(|entry| entry.sequence <= applied);
         let last = self.entries.last()?;
@@ -423,7 +421,7 @@ mod tests {
                 apply(&mut whole, journals.extend(place as u64 + 1, [batch.as_ref()].into_iter()));
             }
             let before = database.clone();
-            // Any part of the writes in progress may be there after a power cut.
+            // After a power cut, any part of the writes in progress may be in the database.
             for ((key, value), written) in whole.iter().zip(written.iter().cycle()) {
                 if *written {
                     database.insert(key.clone(), value.clone());

@@ -1,41 +1,41 @@
-//! The key space: every kind of record, by what its keys begin with. Whoever stores a new kind of record adds a row, and
+//! The key space: every kind of record, by its key prefix. A new kind of record needs a row here;
 //! docs/design/storage.md shows the table.
 //!
-//! A key begins with its kind, and a kind that ends with a slash has more after it. Names have no slash in them, so no key
-//! is a prefix of another.
+//! A key begins with its kind. A kind that ends with a slash is followed by more parts. Names contain no slash, so no
+//! key is a prefix of another.
 
-/// How the organization of a record is found. A record moves to a cluster with its organization.
+/// How the organization of a record is found. Records move to a cluster with their organization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnerRule {
-    /// It is the second part of the key.
+    /// The organization is the second part of the key.
     Named,
-    /// None: there is one record in each store, or it is of the process. A copy goes everywhere.
+    /// The record has no organization: each store has one, or it belongs to the process. It is copied everywhere.
     Everywhere,
-    /// It is that of the environment that the record points to.
+    /// The organization of the environment that the record points to.
     Pointer,
-    /// It is that of the session in the record.
+    /// The organization of the session in the record.
     Left,
-    /// It is that of the token in the key, or of the member in whose name jobs act.
+    /// The organization of the token in the key, or of the member that jobs act as.
     Token,
 }
 
 /// A kind of record.
 #[derive(Debug)]
 pub struct Kind {
-    /// What its keys begin with.
+    /// The beginning of all keys of this kind.
     pub prefix: &'static [u8],
-    /// What follows in them.
+    /// The part of the key after the prefix.
     pub rest: &'static str,
     pub owner: OwnerRule,
-    /// The crate that stores it.
+    /// The crate that stores records of this kind.
     pub stored_by: &'static str,
-    /// What the record is.
+    /// The content of a record.
     pub is: &'static str,
 }
 
 macro_rules! key_space {
     ($($stored_by:ident { $($name:ident = $prefix:literal $rest:literal $owner:ident, $is:literal;)* })*) => {
-        /// All kinds, those of one crate together.
+        /// All kinds, grouped by crate.
         pub const KINDS: &[Kind] = &[$($(Kind {
             prefix: $name,
             rest: $rest,
@@ -85,7 +85,7 @@ key_space! {
         SIGN_INS = "TS/" "{organization}/{token}" Named, "a sign-in";
         EXCHANGED_TOKENS = "TX/" "{organization}/{token}" Named, "an exchanged token";
         IDENTITY_USES = "TI/" "{organization}/{hash}" Named, "exchanges of an identity token";
-        // Of whichever organization comes first in the settings, which may change.
+        // The first organization in the settings would own it, which may change.
         REVOKED_BOOTSTRAP = "TR/" "{hash}" Everywhere, "a revoked bootstrap token";
         MEMBERS = "u/" "{organization}/{name}" Named, "a member";
         DECLARED_MEMBERS = "UD/" "{organization}/{name}" Named, "a member's declared role";
@@ -114,19 +114,19 @@ key_space! {
 }
 
 impl Kind {
-    /// The kind of the record under this key, if it is a known one.
+    /// The kind of the record under this key, if known.
     pub fn of(key: &[u8]) -> Option<&'static Self> {
         let end = key.iter().position(|byte| *byte == b'/').map_or(key.len(), |slash| slash + 1);
         KINDS.iter().find(|kind| kind.prefix == &key[..end])
     }
 }
 
-/// `{prefix}{organization}/`: what all keys of this kind of an organization begin with.
+/// `{prefix}{organization}/`: the beginning of all keys of this kind in an organization.
 pub fn in_organization(prefix: &[u8], organization: &str) -> Vec<u8> {
     [prefix, organization.as_bytes(), b"/"].concat()
 }
 
-/// The second part of a key; names have no slash in them, whatever follows.
+/// The second part of a key. Ends at the next slash, since names contain none.
 pub fn organization_in<'a>(prefix: &[u8], key: &'a [u8]) -> Option<&'a str> {
     let name = key.strip_prefix(prefix)?.split(|byte| *byte == b'/').next()?;
     std::str::from_utf8(name).ok()
@@ -170,10 +170,10 @@ mod tests {
         }
     }
 
-    /// The suite of all stores and the keys within an engine are apart.
+    /// The conformance suite and the keys of the etcd engine are separate key spaces.
     const OTHERS: [&str; 3] = ["conformance.rs", "engine/etcd/keys.rs", "store/keys.rs"];
 
-    /// A kind is a literal of one to three letters with a slash in the source, outside of tests.
+    /// Searches the source, outside of tests, for literals of one to three letters with a slash.
     #[test]
     fn no_kind_is_named_elsewhere() {
         let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("..")];

@@ -1,12 +1,15 @@
 //! The durable key-value store: batches of puts and deletes, committed atomically and in order.
 //!
-//! The store knows keys and bytes, and nothing of locks. From the bottom up: `batch` and `contract` (the types and the
-//! trait), `keys` (the table of the key space), `record` (versions of records), `journal` (append-only lists), `space` (the disk), `fatal` (the end of the
-//! process), `overlay` and `log` (the redo log, which makes a group of batches durable with one `fdatasync`),
-//! `data_dir` and `database` (sled), `engine` (a database of several machines), and the stores: [`LoggedStore`] has a
-//! data directory, [`EngineStore`] a shard of an engine, [`MemoryStore`] keeps the same contract without either and can
-//! be told to fail. All pass `conformance`. On top, `copy` reads a whole store while it is written, and makes one of
-//! such a copy, in the directory of `new_dir`; `ordered` and `published` keep records in memory.
+//! The store handles keys and bytes, independent of locks. From the bottom up:
+//!
+//! - `batch`, `contract`: the types and the trait; `keys`: the table of the key space; `record`: versions of records
+//! - `journal`: append-only lists; `space`: the disk; `fatal`: ending the process
+//! - `overlay`, `log`: the redo log, which makes a group of batches durable with one `fdatasync`
+//! - `data_dir`, `database`: sled; `engine`: a database on several machines
+//! - the stores: [`LoggedStore`] has a data directory, [`EngineStore`] a shard of an engine; [`MemoryStore`] has
+//!   neither and can be made to fail. All pass `conformance`.
+//! - `copy`: reads a whole store while it is written, and creates a store from such a copy; `new_dir`: its directory
+//! - `ordered`, `published`: records in memory
 
 mod batch;
 mod contract;

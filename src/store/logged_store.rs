@@ -30,11 +30,11 @@ use ambient::backoff::{Backoff, Retries};
 
 /// A scan that finds the database changed this often blocks the applier while it reads.
 const OPTIMISTIC_SCANS: usize = 2;
-/// The pauses before the applier retries on a full disk. Short, because the log grows until it succeeds.
+/// The pauses before the applier retries on a full disk. Short, because the log grows meanwhile.
 const NO_ROOM: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
-/// Blocks reserved for the database's writes when it opens. In the directory of the log.
+/// A file in the log's directory that reserves the blocks for the database's writes when it opens.
 const HELD_FOR_START: &str = "start.reserve";
-/// The new files of a start, mainly the database's snapshot.
+/// The number of new files that a start needs, mainly for the database's snapshot.
 const ENTRIES_TO_OPEN: u64 = 8;
 
 #[derive(Clone)]
@@ -105,11 +105,11 @@ impl LoggedStore {
             held_by.hold_room()
         };
         if gave_up {
-            // Before another process takes the blocks. If it fails, it is retried regularly.
+            // Reserves the blocks again before another process takes them. A failure is retried regularly.
             let _ = hold();
         }
         let applied = database.applied()?;
-        // A server killed between a rename and its sync leaves names only in the page cache.
+        // After a kill between a rename and its sync, names are only in the page cache.
         for named_in in [dir.path(), &log] {
             sync_dir(named_in).map_err(OpenError::io("sync", named_in))?;
         }
@@ -171,7 +171,7 @@ impl LoggedStore {
         })
     }
 
-    /// Ends the start: from now on, only ends and deletions may use the reserve of a full disk.
+    /// Ends the start: from now on only ends and deletions may use the reserve of a full disk.
     pub fn started(&self) {
         self.starting.store(false, Ordering::Relaxed);
     }
@@ -200,7 +200,7 @@ impl LoggedStore {
 
     /// Ends the threads in the order of their dependencies.
     fn join(&self) {
-        // Held until the end, so that a second caller also returns only when everything is done.
+        // Held until the end, so that a second caller also returns only when everything has ended.
         let mut threads = self.threads.lock();
         let Some(Threads { committer, preparer, applier }) = threads.take() else {
             return;
@@ -213,7 +213,7 @@ impl LoggedStore {
     }
 }
 
-/// A panic in a thread was reported as fatal by then.
+/// A panic in a thread has already been reported as fatal.
 fn wait_for(thread: JoinHandle<()>) {
     let _ = thread.join();
 }
@@ -257,7 +257,7 @@ impl Store for LoggedStore {
         if from >= to {
             return Ok(Vec::new());
         }
-        // While the slice is current, the database can only have gained changes of the slice, so together they are the
+        // While the slice is current, the database can only have gained changes of the slice, so both together are the
         // state at one moment.
         for _ in 0..OPTIMISTIC_SCANS {
             let slice = self.overlay.slice(from, to, limit);
@@ -275,7 +275,7 @@ impl Store for LoggedStore {
     }
 }
 
-/// Frees room for the database's writes when it opens. On a full disk they use the blocks held for them, and if another
+/// Frees room for the database's writes when it opens. On a full disk these use the blocks held for them or, if another
 /// process has taken those, the reserve of the log. Returns whether any blocks were released.
 fn make_room_to_open(dir: &DataDir, held: &HeldFile) -> io::Result<bool> {
     let needed = database::bytes_to_open(&dir.database());
@@ -374,7 +374,7 @@ impl Applier {
             loop {
                 match self.checkpoint(&generation) {
                     Ok(()) => break,
-                    // The log has all of it. If the store closes meanwhile, the next start replays it.
+                    // The log has the whole generation. If the store closes meanwhile, the next start replays it.
                     Err(ApplyError::NoRoom) if self.overlay.pause(retries.failed()) => {}
                     Err(ApplyError::NoRoom) => return,
                     Err(ApplyError::Failed(reason)) => {

@@ -52,7 +52,7 @@ impl Harness for OnDisk {
 
 conformance::conformance_tests!(OnDisk::new());
 
-/// Commits `count` batches one at a time, so that each is a separate group in a separate page, and crashes.
+/// Commits `count` batches one after another, so that each is a separate group in a separate page, and crashes.
 fn a_log_of(dir: &Path, count: u64) -> PathBuf {
     let store = open(dir);
     for n in 0..count {
@@ -70,7 +70,7 @@ fn write_at(file: &Path, offset: usize, bytes: &[u8]) {
     std::fs::File::options().write(true).open(file).unwrap().write_all_at(bytes, offset as u64).unwrap();
 }
 
-/// The start of the page with the last group of a log that was not cleaned up.
+/// The start of the page with the last group of a log that was not closed.
 fn last_page(file: &Path) -> usize {
     let bytes = std::fs::read(file).unwrap();
     let written = &bytes[..bytes.len() - PAGE];
@@ -112,7 +112,7 @@ fn a_bad_record_in_the_middle_refuses_the_start() {
     let refused = LoggedStore::open(dir.path(), options()).err().unwrap();
     assert!(matches!(&refused, OpenError::DamagedLog { offset, .. } if *offset == 2 * PAGE as u64), "{refused}");
     assert!(refused.to_string().contains("--discard-damaged-log"), "{refused}");
-    // Again, because a refusal changes nothing.
+    // A second attempt is refused too, because a refusal changes nothing.
     assert!(LoggedStore::open(dir.path(), options()).is_err());
 }
 

@@ -24,10 +24,10 @@ struct State {
     journals: Journals,
     last: u64,
     holding: bool,
-    /// The applied sequence, if it is behind the durable one.
+    /// The reported applied sequence, if it stays behind the durable one.
     behind: Option<Sequence>,
     refusal: Option<StoreError>,
-    /// Like a disk that is full except for the reserve.
+    /// Whether ends are still accepted, as on a disk that is full except for the reserve.
     takes_ends: bool,
     /// Number of refused commits.
     refused: u64,
@@ -38,7 +38,7 @@ impl MemoryStore {
         MemoryStore::default()
     }
 
-    /// From now on batches are accepted but not made durable, until released.
+    /// From now on, batches are accepted but not made durable until released.
     pub fn hold(&self) {
         self.state.lock().holding = true;
     }
@@ -55,7 +55,7 @@ impl MemoryStore {
         self.make_next_durable(&mut self.state.lock())
     }
 
-    /// Sets whether the applied sequence stays unchanged from now on.
+    /// Sets whether the reported applied sequence stays unchanged from now on.
     pub fn fall_behind(&self, behind: bool) {
         self.state.lock().behind = behind.then(|| *self.durable.borrow());
     }
@@ -74,7 +74,7 @@ impl MemoryStore {
         state.takes_ends = true;
     }
 
-    /// Number of commits that it has refused on request.
+    /// Number of commits refused on request.
     pub fn refused(&self) -> u64 {
         self.state.lock().refused
     }
@@ -103,7 +103,7 @@ impl MemoryStore {
                 None => data.remove(key),
             };
         }
-        // Under the lock, so that reads see everything published as durable.
+        // Sent under the lock, so that reads see everything published as durable.
         self.durable.send_replace(Sequence(sequence));
         true
     }

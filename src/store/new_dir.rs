@@ -1,5 +1,5 @@
 //! Creates a data directory in one step: everything is written to a folder inside it, and moved into place when it is
-//! complete. The format file comes last, so an interrupted attempt leaves no valid data directory.
+//! complete. The format file is moved last, so an interrupted attempt leaves no valid data directory.
 //!
 //! The folder is inside and not beside it, because a data directory is often a separate mount.
 
@@ -11,9 +11,9 @@ use std::time::Duration;
 use super::data_dir::{self, DirContent, FORMAT, NOT_CONTENT, OpenError, RESTORING, create_for_owner};
 use super::space::sync_dir;
 
-/// The future data directory, beside the mark.
+/// The future data directory, next to the mark.
 const CONTENT: &str = "data";
-/// In the folder, so that a foreign folder of that name is not mistaken for ours.
+/// Placed in the folder, so that a foreign folder of the same name is not mistaken for ours.
 const MARK: &str = "UNFINISHED";
 const MARK_TEXT: &str =
     "A restore or an export of lockkeeper writes here. It was interrupted if none is running: run it again.\n";
@@ -22,7 +22,7 @@ const MARK_TEXT: &str =
 const REMOVE_ATTEMPTS: u32 = 100;
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Removed on drop, unless finished.
+/// A data directory under construction. Removed on drop, unless finished.
 pub struct NewDataDir {
     path: PathBuf,
     /// Whether the directory itself is new.
@@ -32,7 +32,7 @@ pub struct NewDataDir {
 }
 
 impl NewDataDir {
-    /// In a directory that is missing or empty, or left by an interrupted attempt.
+    /// Begins in a directory that is missing, empty, or left by an interrupted attempt.
     pub fn begin(path: &Path) -> Result<Self, OpenError> {
         data_dir::check_no_file(path)?;
         let made = !path.exists();
@@ -43,7 +43,7 @@ impl NewDataDir {
         }
         data_dir::close_to_others(path, &DirContent::Nothing)?;
         let lock = data_dir::lock(path)?;
-        // Another process may have been faster.
+        // Another process may have taken the directory first.
         check_unused(path)?;
         let new = Self { path: path.to_owned(), made, finished: false, _lock: lock };
         remove_parts(path).map_err(OpenError::io("remove what an interrupted restore has left in", path))?;
@@ -56,11 +56,11 @@ impl NewDataDir {
         self.path.join(RESTORING).join(CONTENT)
     }
 
-    /// Requires that everything in the folder is durable; moves it into place as the data directory.
+    /// Moves the folder into place as the data directory. Everything in it must be durable.
     pub fn finish(mut self) -> Result<(), OpenError> {
         self.move_parts().map_err(OpenError::io("move the restored files to", &self.path))?;
         self.finished = true;
-        // A start removes any rest of it.
+        // If this fails, the next start removes the folder.
         let _ = fs::remove_dir_all(self.path.join(RESTORING));
         Ok(())
     }
@@ -88,7 +88,7 @@ impl NewDataDir {
         sync_dir(&self.path)
     }
 
-    /// For a process that has begun a directory and cannot continue.
+    /// Cleans up for a process that has begun a directory and cannot continue.
     pub fn remove_unfinished(path: &Path) {
         if !path.join(FORMAT).exists()
             && let Err(error) = remove_parts(path)
@@ -98,7 +98,7 @@ impl NewDataDir {
     }
 }
 
-/// Removes everything that an unfinished attempt created in the directory, the mark last.
+/// Removes everything that an unfinished attempt created in the directory; the mark last.
 fn remove_parts(path: &Path) -> io::Result<()> {
     for entry in fs::read_dir(path)? {
         let entry = entry?;
@@ -138,7 +138,7 @@ impl Drop for NewDataDir {
     }
 }
 
-/// Refuses a directory with contents that no interrupted attempt created.
+/// Refuses a directory with content that no interrupted attempt created.
 fn check_unused(path: &Path) -> Result<(), OpenError> {
     let refused = || OpenError::NotEmpty { path: path.to_owned() };
     let read = || OpenError::io("read the data directory", path);

@@ -1,5 +1,5 @@
 //! Applies changes to memory and the store in the same order: a writer decides on the newest state, durable or not,
-//! commits its batch, and answers when that is durable.
+//! commits its batch, and answers when the batch is durable.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 use super::batch::{Batch, Sequence};
 use super::contract::{Store, StoreError, durable_up_to};
 
-/// The newest state, which may be ahead of the durable one. Its lock is held while both the store and the state take a
-/// change, and never while waiting for the disk: a cancelled caller cannot make the two diverge.
+/// The newest state, which may be ahead of the durable one. Its lock is held while the store and the state take a
+/// change, but never while waiting for the disk: a cancelled caller cannot make the two diverge.
 pub struct Ordered<S> {
     store: Arc<dyn Store>,
     newest: Mutex<Newest<S>>,
@@ -36,10 +36,10 @@ impl<S> Ordered<S> {
         &*self.store
     }
 
-    /// Changes the state with `decide`, and returns its result once the newest state is durable. A refusal waits like a
-    /// success, because the state that it is based on may not be durable yet; only an error of the store is returned
-    /// immediately. `decide` must change the state only after the store has accepted the batch, so that a refused batch
-    /// changes nothing.
+    /// Changes the state with `decide`, and returns the result once the newest state is durable. A refusal waits too,
+    /// because the state it is based on may not be durable yet; only an error of the store is returned immediately.
+    /// `decide` must change the state only after the store has accepted the batch, so that a refused batch changes
+    /// nothing.
     pub async fn change<T, E>(&self, decide: impl FnOnce(&mut S, &mut Committer<'_>) -> Result<T, E>) -> Result<T, E> {
         let (outcome, sequence, refused) = self.in_turn(decide);
         if !refused {
@@ -54,7 +54,7 @@ impl<S> Ordered<S> {
         (outcome, sequence)
     }
 
-    /// The result of `look` on the newest state, once that is durable.
+    /// The result of `look` on the newest state, once that state is durable.
     pub async fn read<T>(&self, look: impl FnOnce(&S) -> T) -> T {
         let (found, sequence) = self.decide(|state, _| look(state));
         self.durable(sequence).await;

@@ -2,8 +2,8 @@
 //!
 //! Two layers: `dirty` collects changes, `applying` is being written to the database by the applier. A read looks in
 //! `dirty`, then in `applying`, then in the database; a layer is dropped only when the database has all of it. A layer
-//! has only the last change of each key. It finds keys by hash, because most changes are of keys that it already has;
-//! the key order is for scans and for the database.
+//! has only the last change of each key. It finds keys by hash, because most changes are of known keys; the key order
+//! is for scans and for the database.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Bound;
@@ -16,14 +16,14 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::batch::{BatchRef, Change, Pair};
 
-/// Above this size new batches are refused until the database has caught up.
+/// Above this size, new batches are refused until the database has caught up.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// On a full disk the database catches up only when there is space; ends are accepted up to this size.
+/// On a full disk, the database catches up only when there is space; ends are accepted up to this size.
 const MAX_BYTES_OF_ENDS: usize = 2 * MAX_BYTES;
 /// A dirty layer of this size is applied immediately.
 const BIG_BYTES: usize = 8 * 1024 * 1024;
-/// A smaller layer waits this long, so that a key that changes a thousand times is written once. A start replays as
-/// much.
+/// A smaller layer waits this long, so that a key that changes a thousand times is written once. A start replays about
+/// as much.
 const MAX_AGE: Duration = Duration::from_secs(2);
 
 pub struct Overlay {
@@ -38,7 +38,7 @@ pub struct Overlay {
 struct Layers {
     dirty: Layer,
     applying: Arc<Layer>,
-    /// The number of generations, by which a scan notices that the database has changed during it.
+    /// The number of generations so far. A changed number tells a scan that the database has changed meanwhile.
     generation: u64,
     /// The sequence of the last batch added.
     last: u64,
@@ -53,7 +53,7 @@ struct WakeUp {
     abandoned: bool,
 }
 
-/// Changes for the database; after them it has every batch up to `last`.
+/// Changes for the database. With them it has every batch up to `last`.
 pub struct Generation {
     pub changes: Arc<Layer>,
     pub last: u64,
@@ -80,12 +80,12 @@ impl Overlay {
         self.bytes.load(Ordering::Relaxed) > MAX_BYTES
     }
 
-    /// Whether even ends are refused.
+    /// Whether the overlay is so full that even ends are refused.
     pub fn is_full_of_ends(&self) -> bool {
         self.bytes.load(Ordering::Relaxed) > MAX_BYTES_OF_ENDS
     }
 
-    /// Waits before the applier retries a generation. Returns whether it should: not once the overlay is closed.
+    /// Waits before the applier retries a generation. Returns false once the overlay is closed: do not retry.
     pub fn pause(&self, length: Duration) -> bool {
         let until = Instant::now() + length;
         let mut wake_up = self.wake_up.lock();
@@ -101,7 +101,7 @@ impl Overlay {
         batches.flat_map(BatchRef::changes).for_each(|change| layers.dirty.put(change));
         layers.last = last;
         let (is_clean, after) = (layers.dirty.is_empty(), layers.dirty.bytes());
-        // Under the lock, so that the layer cannot be applied and subtracted before it was added.
+        // Counted under the lock, so that the layer cannot be applied and subtracted before it was added.
         self.bytes.fetch_add(after, Ordering::Relaxed);
         self.bytes.fetch_sub(before, Ordering::Relaxed);
         drop(layers);
@@ -116,14 +116,14 @@ impl Overlay {
         }
     }
 
-    /// The value of the key or its deletion, or `None` if the overlay does not have it.
+    /// The value of the key (`Some(None)` if it is deleted), or `None` if the overlay does not have the key.
     pub fn get(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
         let layers = self.layers.read();
         let found = layers.dirty.get(key).or_else(|| layers.applying.get(key));
         found.map(|value| value.map(<[u8]>::to_vec))
     }
 
-    /// The changes with `from <= key < to`, up to the one that brings the number of values to `limit`.
+    /// The changes with `from <= key < to`, up to the change that brings the number of values to `limit`.
     pub fn slice(&self, from: &[u8], to: &[u8], limit: usize) -> Slice {
         self.layers.read().slice(from, to, limit)
     }
@@ -134,7 +134,7 @@ impl Overlay {
         scan(&layers.slice(from, to, limit))
     }
 
-    /// Whether the database can have gained only changes of the slice since it was taken.
+    /// Whether the database can only have gained changes of the slice since the slice was taken.
     pub fn is_current(&self, slice: &Slice) -> bool {
         self.layers.read().generation == slice.generation
     }
@@ -156,7 +156,7 @@ impl Overlay {
         }
     }
 
-    /// Waits until the dirty layer is big or old, or the overlay is closed (then true); `None` if it was abandoned.
+    /// Waits until the dirty layer is large or old, or the overlay is closed (then true); `None` if it was abandoned.
     fn wait_for_work(&self) -> Option<bool> {
         let mut wake_up = self.wake_up.lock();
         while wake_up.dirty_since.is_none() && !wake_up.closed {
@@ -169,14 +169,14 @@ impl Overlay {
                 }
             }
         }
-        // Reset before the layer is taken: a batch added in between may cause an unnecessary wake-up, but never a
-        // missed one.
+        // Reset before the layer is taken: a batch added in between may cause an unnecessary wake-up, but is never
+        // missed.
         wake_up.dirty_since = None;
         wake_up.big = false;
         (!wake_up.abandoned).then_some(wake_up.closed)
     }
 
-    /// The database has the whole generation: reads find it there.
+    /// Called when the database has the whole generation: reads find it there.
     pub fn applied(&self, generation: &Generation) {
         self.layers.write().applying = Arc::default();
         let bytes = generation.changes.bytes();
@@ -184,7 +184,7 @@ impl Overlay {
         self.bytes_gauge.set((before - bytes) as f64);
     }
 
-    /// No more batches will be added; the existing ones are still applied.
+    /// Accepts no more batches; the existing ones are still applied.
     pub fn close(&self) {
         self.wake_up.lock().closed = true;
         self.work.notify_one();
@@ -253,7 +253,7 @@ impl Slice {
     }
 }
 
-/// The memory cost of an entry besides its bytes: a reference-counted key, a vector, and its share of a map and a tree.
+/// The memory cost of an entry besides its bytes: a reference-counted key, a vector, and a share of a map and a tree.
 const ENTRY_BYTES: usize = 128;
 
 #[derive(Default)]
@@ -289,7 +289,7 @@ impl Layer {
         self.bytes += value.map_or(0, <[u8]>::len);
     }
 
-    /// The value of the key or its deletion, or `None` if the layer has neither.
+    /// The value of the key (`Some(None)` if it is deleted), or `None` if the layer does not have the key.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         self.values.get(key).map(Option::as_deref)
     }

@@ -1,9 +1,9 @@
-//! Records kept in memory twice: the durable state, which readers see, and the state when all committed batches are
-//! durable, on which writers decide.
+//! Records kept in memory in two states: the durable state, which readers see, and the state including all committed
+//! batches, on which writers decide.
 //!
-//! A change is published once the log is durable up to it, in the order of the store, by whichever thread comes first:
-//! its writer, another writer or a reader. So nobody sees a change that could still be lost, two writers cannot publish
-//! out of order, and a change whose caller was cancelled is still published.
+//! A change is published once it is durable, in the order of the store, by whichever thread comes first: its writer,
+//! another writer or a reader. So nobody sees a change that could still be lost, two writers cannot publish out of
+//! order, and a change whose caller was cancelled is still published.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -35,10 +35,9 @@ pub struct Records<G, K, V> {
 /// The state that a writer decides on: the newest records, durable or not.
 pub struct Newest<G, K, V> {
     records: Records<G, K, V>,
-    /// One rising sequence for all records, so that a record that is recreated under an old key never repeats an old
-    /// revision.
+    /// One rising sequence for all records, so that a recreated record never repeats an old revision of its key.
     last_revision: u64,
-    /// In the order of the store.
+    /// Changes that are not published yet, in the order of the store.
     unpublished: VecDeque<(Sequence, RecordChange<G, K, V>)>,
 }
 
@@ -87,8 +86,8 @@ impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
         self.newest.with_newest(|newest| look(&newest.records))
     }
 
-    /// `decide` fills the batch and returns the record that changes, if any. A batch that the store refuses changes
-    /// nothing. Returns when the change is durable and published; a refusal waits too, as with [`Ordered::change`].
+    /// `decide` fills the batch and returns the changed record, if any. A batch that the store refuses changes nothing.
+    /// Returns when the change is durable and published; a refusal waits too, as with [`Ordered::change`].
     pub async fn change<T, E: From<StoreError>>(
         &self,
         decide: impl FnOnce(&mut Newest<G, K, V>, &mut Batch) -> Result<(Option<RecordChange<G, K, V>>, T), E>,
@@ -145,7 +144,7 @@ impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
 }
 
 impl<G, K, V> Newest<G, K, V> {
-    /// Also higher than the revisions of records deleted before a restart, unless the clock was set back.
+    /// Higher than the revisions of records deleted before a restart too, unless the clock was set back.
     pub fn next_revision(&mut self, now_millis: i64) -> u64 {
         self.last_revision = (self.last_revision + 1).max(u64::try_from(now_millis).unwrap_or(0));
         self.last_revision

@@ -1,4 +1,4 @@
-//! Tests on a store that can hold and refuse batches and report false durability.
+//! Tests on a store that can hold and refuse batches and falsely report durability.
 
 #![allow(clippy::unwrap_used)]
 
@@ -30,7 +30,7 @@ async fn no_reader_sees_what_a_crash_would_lose() {
     shows_only_what_is_durable(store.clone(), &store).unwrap();
 }
 
-/// The check above detects publishing before the log is durable.
+/// Shows that the check above detects publishing before the log is durable.
 #[tokio::test]
 async fn publishing_too_early_is_found() {
     let store = Arc::new(MemoryStore::new());

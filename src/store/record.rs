@@ -1,8 +1,8 @@
-//! The encoding of all records: a version byte, then postcard. Knows versions, but no concrete types.
+//! The encoding of all records: a version byte, then postcard. Handles versions, but no concrete types.
 //!
-//! A record grows by optional fields behind its form (`records::later`), which older programs skip, or by a new
-//! version: the new form is written, and the one before is still read, by [`Record::read_older`]. `testkit::format_4` has
-//! bytes of every version that is read.
+//! A record grows by optional fields after its form (`records::later`), which older programs skip, or by a new version:
+//! then the new form is written, and [`Record::read_older`] still reads the previous one. `testkit::format_4` has bytes
+//! of every readable version.
 
 use std::fmt::Display;
 
@@ -13,11 +13,11 @@ use super::contract::StoreError;
 
 /// A stored form. It may borrow from the bytes that it is decoded from.
 pub trait Record<'a>: Sized {
-    /// The record's name in errors: "a {KIND} record".
+    /// The record's name in error messages: "a {KIND} record".
     const KIND: &'static str;
-    /// The version that is written.
+    /// The written version.
     const VERSION: u8 = 1;
-    /// The oldest version that can be read.
+    /// The oldest readable version.
     const OLDEST: u8 = 1;
 
     /// Reads a version before [`Self::VERSION`].
@@ -26,7 +26,7 @@ pub trait Record<'a>: Sized {
         Err(wrong_version::<Self>(version))
     }
 
-    /// Reads [`Self::VERSION`]. What follows the form is passed over: a newer program may have written it.
+    /// Reads [`Self::VERSION`]. Ignores bytes after the form, which a newer program may have written.
     fn read_newest(form: &'a [u8]) -> Result<Self, RecordError>
     where
         Self: Deserialize<'a>,
@@ -41,7 +41,7 @@ pub trait Record<'a>: Sized {
         append(self, out);
     }
 
-    /// Room for an ordinary record, so that it is written without growing.
+    /// The size of an ordinary record, reserved so that writing one need not grow the buffer.
     fn usual_bytes(&self) -> usize {
         384
     }
@@ -77,20 +77,20 @@ pub fn encode<'a, R: Record<'a> + Serialize>(record: &R) -> Vec<u8> {
     bytes
 }
 
-/// Appends the record, to a batch for example.
+/// Appends the record to a buffer, such as a batch.
 pub fn write<'a, R: Record<'a> + Serialize>(record: &R, out: &mut Vec<u8>) {
     out.reserve(record.usual_bytes());
     out.push(R::VERSION);
     record.write_form(out);
 }
 
-/// Appends a part to a record that consists of parts.
+/// Appends one part of a record that consists of parts.
 pub fn append(piece: &impl Serialize, out: &mut Vec<u8>) {
     postcard::serialize_with_flavor(piece, Appending(out))
         .expect("stored forms have no maps of unknown length, and memory does not fail");
 }
 
-/// postcard's output. Its own flavors extend a vector by an iterator over bytes, which is a slow loop unless the
+/// postcard's output. postcard's own flavors extend a vector by an iterator over bytes, which is a slow loop unless the
 /// compiler optimizes it.
 struct Appending<'a>(&'a mut Vec<u8>);
 
@@ -126,13 +126,13 @@ pub fn take<'a, R: Record<'a>, P: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(P
 /// A number, and the bytes after it.
 pub type Numbered<'a> = (u64, &'a [u8]);
 
-/// Reads a piece that is known to be alone.
+/// Reads a part that is not followed by anything.
 pub fn read_piece<'a, P: Deserialize<'a>>(bytes: &'a [u8]) -> Option<P> {
     postcard::from_bytes(bytes).ok()
 }
 
-/// The same for a number and the bytes behind it, which are only passed over. Without serde, since this is done for all
-/// pieces of a record that is made of many.
+/// Splits off a number and the bytes after it, without decoding those. Avoids serde, since records of many parts do
+/// this for each part.
 pub fn take_numbered<'a, R: Record<'a>>(bytes: &'a [u8]) -> Result<(Numbered<'a>, &'a [u8]), RecordError> {
     let taken = take_varint(bytes).and_then(|(number, rest)| {
         let (length, rest) = take_varint(rest)?;
@@ -150,7 +150,7 @@ fn take_varint(bytes: &[u8]) -> postcard::Result<(u64, &[u8])> {
     for (index, byte) in bytes.iter().take(BYTES_MAX).enumerate() {
         number |= u64::from(byte & 0x7f) << (7 * index);
         if byte & 0x80 == 0 {
-            // The last byte may have only one bit.
+            // The last byte has room for only one bit.
             let fits = index + 1 < BYTES_MAX || *byte <= 1;
             return if fits { Ok((number, &bytes[index + 1..])) } else { Err(postcard::Error::DeserializeBadVarint) };
         }
@@ -171,29 +171,29 @@ pub fn read<'a, R: Record<'a> + Deserialize<'a>, T: TryFrom<R, Error: Display>>(
     T::try_from(decode::<R>(bytes)?).map_err(invalid::<R>)
 }
 
-/// Decodes only the beginning of a record, which is the same in all its versions.
+/// Decodes only the beginning of a record, which all its versions have in common.
 pub fn decode_beginning<'a, R: Record<'a>, B: Deserialize<'a>>(bytes: &'a [u8]) -> Result<B, RecordError> {
     Ok(take::<R, B>(split::<R>(bytes)?.1)?.0)
 }
 
-/// Decodes the bytes after the version in the form of one version of a record: for [`Record::read_older`].
+/// Decodes the bytes after the version as the form of one version. For [`Record::read_older`].
 pub fn decode_form<'a, R: Record<'a>, F: Deserialize<'a>>(form: &'a [u8]) -> Result<F, RecordError> {
     postcard::from_bytes(form).map_err(|error| of::<R>(error.into()))
 }
 
-/// The version of a record, which is checked to be supported, and the bytes after it.
+/// The version of a record, after checking that it is supported, and the bytes after it.
 pub fn split<'a, R: Record<'a>>(bytes: &[u8]) -> Result<(u8, &[u8]), RecordError> {
     let (version, form) = bytes.split_first().ok_or_else(|| of::<R>(Fault::Empty))?;
     let is_read = (R::OLDEST..=R::VERSION).contains(version);
     if is_read { Ok((*version, form)) } else { Err(wrong_version::<R>(*version)) }
 }
 
-/// The form of the record is correct, but one of its values is not.
+/// The error for a record whose form is correct but one of whose values is not.
 pub fn invalid<'a, R: Record<'a>>(reason: impl Display) -> RecordError {
     of::<R>(Fault::Value(format!("one of its values {reason}")))
 }
 
-/// The record was found under an invalid key.
+/// The error for a record found under an invalid key.
 pub fn misplaced<'a, R: Record<'a>>() -> RecordError {
     of::<R>(Fault::Key)
 }
@@ -208,7 +208,7 @@ fn of<'a, R: Record<'a>>(fault: Fault) -> RecordError {
 }
 
 impl RecordError {
-    /// Adds the record's key, for callers that read many at once.
+    /// Adds the record's key, for callers that read many records.
     pub fn under(self, key: &[u8]) -> StoreError {
         StoreError::Read(format!("{self} (it lies under {})", key.escape_ascii()))
     }
@@ -220,7 +220,7 @@ impl From<RecordError> for StoreError {
     }
 }
 
-/// Kinds of records of which one version is read: the first, unless another one is named.
+/// Declares kinds of records with one readable version: 1, unless another one is named.
 #[macro_export]
 macro_rules! records {
     ($($form:ty = $kind:literal $(version $version:literal)?),* $(,)?) => {
@@ -245,7 +245,7 @@ mod tests {
         text: &'a str,
     }
 
-    /// The next version, with an added field and a new type for the number.
+    /// The second version, with an added field and a new type for the number.
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct NoteV2<'a> {
         text: &'a str,

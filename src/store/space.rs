@@ -17,31 +17,31 @@ use ambient::backoff::{Backoff, Retries};
 const MIB: u64 = 1024 * 1024;
 /// The unit of `st_blocks` on every file system.
 const BLOCK: u64 = 512;
-/// A tree with more entries or levels is measured only in part, which bounds the time and the descriptors needed. Large
+/// A tree with more entries or levels is only measured in part, which bounds the time and the descriptors needed. Large
 /// repositories with all their dependencies have about 300,000 entries and 40 levels.
 pub const MEASURED_ENTRIES_MAX: u64 = 500_000;
 pub const MEASURED_DEPTH_MAX: usize = 200;
 /// Entries between two calls of `goes_on`: a few milliseconds.
 const ASKED_EVERY: u64 = 4_096;
-/// A required number of free files and directories is limited to this part of all, for file systems that have few.
+/// At most this fraction of all files and directories is required to be free, for file systems that have few.
 const ENTRIES_PART: u64 = 8;
 /// Number of the largest items to list for an operator.
 const NAMED: usize = 5;
-/// Items with at least this many files are listed with their number, however small they are.
+/// Items with at least this many files are listed with their number of files, however small they are.
 const NAMED_ENTRIES: u64 = 10_000;
 
 /// Space and files available to this user on a file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Free {
     pub bytes: u64,
-    /// Files and directories (inodes).
+    /// The number of free files and directories (inodes).
     pub entries: u64,
-    /// 0 if the file system has no fixed number.
+    /// The total number; 0 if the file system has no fixed number.
     pub all_entries: u64,
 }
 
 impl Free {
-    /// For an unknown file system.
+    /// The free space of an unknown file system.
     pub const UNKNOWN: Free = Free { bytes: u64::MAX, entries: u64::MAX, all_entries: 0 };
 
     /// Free space on the file system of this path.
@@ -71,13 +71,13 @@ pub fn is_lack_of_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// The same for a message that only quotes the error, like sled's.
+/// Like [`is_lack_of_space`], for a message that quotes the error, such as sled's.
 pub fn tells_of_lack_of_space(text: &str) -> bool {
     [Errno::NOSPC, Errno::DQUOT].iter().any(|errno| text.contains(&format!("os error {}", errno.raw_os_error())))
 }
 
 /// Allocates blocks for a range of a file, even beyond its end, without changing its length. `false` if the file system
-/// does not support it.
+/// cannot do this.
 pub fn allocate(file: &File, from: u64, bytes: u64) -> io::Result<bool> {
     loop {
         match fallocate(file, FallocateFlags::KEEP_SIZE, from, bytes) {
@@ -117,8 +117,8 @@ impl Usage {
 }
 
 /// Adds the blocks of a file, or of everything in a directory. Links are not followed; an entry that is removed
-/// meanwhile does not count. Uses descriptors, because a path may become too long for the kernel. `goes_on` is called
-/// every [`ASKED_EVERY`] entries.
+/// meanwhile does not count. Uses descriptors instead of paths, which may become too long for the kernel. `goes_on` is
+/// called every [`ASKED_EVERY`] entries.
 pub fn measure(path: &Path, usage: &mut Usage, mut goes_on: impl FnMut(&Usage) -> bool) -> Result<(), Unmeasured> {
     let Some(found) = unless_gone(statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW))? else { return Ok(()) };
     usage.add(&found);
@@ -160,7 +160,7 @@ fn open_dir<P: rustix::path::Arg>(parent: impl AsFd, name: P) -> rustix::io::Res
     Dir::new(openat(parent, name, flags, Mode::empty())?)
 }
 
-/// `None` if it was removed or replaced meanwhile.
+/// `None` if the entry was removed or replaced meanwhile.
 fn unless_gone<T>(result: rustix::io::Result<T>) -> Result<Option<T>, Unmeasured> {
     match result {
         Ok(found) => Ok(Some(found)),
@@ -178,7 +178,7 @@ impl Unmeasured {
     }
 }
 
-/// For an operator: how full the disk of a data directory is, and the largest items in the directory.
+/// Describes for an operator how full the disk of a data directory is, and the largest items in the directory.
 pub fn describe(data_dir: &Path) -> String {
     let mut text = String::new();
     if let Ok(found) = statvfs(data_dir) {
@@ -222,7 +222,7 @@ fn largest(data_dir: &Path) -> Vec<(PathBuf, Usage)> {
     sizes
 }
 
-/// A file that only reserves blocks. It is removed before something must be written to a full disk.
+/// A file that only reserves blocks. Removed before something must be written to a full disk.
 pub struct HeldFile {
     path: PathBuf,
 }
@@ -249,16 +249,16 @@ impl HeldFile {
     }
 }
 
-/// The pauses start short, because most shortages are, and grow to one that costs little during a long shortage.
+/// The pauses start short, because most shortages are, and grow, so that a long shortage costs little.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(10), Duration::from_secs(1));
 pub const SHORTAGE: &str = "no file descriptors left: raise the limit (ulimit -n) or lower http.max_connections";
 
-/// Whether the process or the system has no descriptor left. This is not a disk failure: some will be freed.
+/// Whether the process or the system has run out of file descriptors. This is not a disk failure: some will be freed.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Retries while it fails for lack of descriptors.
+/// Repeats the attempt while it fails for lack of descriptors.
 pub fn retrying<T>(attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     pausing(attempt, std::thread::sleep)
 }
@@ -310,7 +310,7 @@ mod tests {
         held.hold(3 * MIB).unwrap();
         held.hold(2 * MIB).unwrap();
         assert_eq!(path.metadata().unwrap().len(), 0);
-        // Reserves nothing on a file system that cannot preallocate.
+        // A file system that cannot preallocate reserves nothing.
         if allocate(&File::options().write(true).open(&path).unwrap(), 0, MIB).unwrap() {
             assert!((3 * MIB..4 * MIB).contains(&used_bytes(dir.path())));
             assert!(describe(dir.path()).contains("held 3 MiB"), "{}", describe(dir.path()));

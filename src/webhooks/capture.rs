@@ -16,13 +16,13 @@ use domain::{DeliveryId, Identifier};
 use events::RecordedEvent;
 use store::{Batch, StoreError};
 
-/// Pending deliveries per webhook. Beyond it, events wait in the journal.
+/// Pending deliveries per webhook. Above this limit, events wait in the journal.
 pub const PENDING_MAX: u32 = 2_000;
 /// Bytes of deliveries per batch: far below the store's limit, enough for a page of events.
 const CAPTURED_BYTES: usize = 512 * 1024;
-/// A cursor that skips events is stored after this many; at most this many are read again after a start.
+/// A cursor is stored after skipping this many events; so a start rereads at most this many.
 const SKIPPED_UNSTORED: u64 = 1_024;
-/// Pages read for one organization before it is the others' turn.
+/// Pages read for one organization before the next one's turn.
 const PAGES_AT_ONCE: usize = 32;
 /// Events come in bursts; those within this time are captured together.
 const BURST: Duration = Duration::from_millis(10);
@@ -30,7 +30,7 @@ const BURST: Duration = Duration::from_millis(10);
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(5), Duration::from_secs(60));
 
 impl Webhooks {
-    /// Never returns while the store is open.
+    /// Captures events; never returns while the store is open.
     pub(super) async fn keep_capturing(&self) {
         let mut durable = self.inner.events.durable();
         // Organizations whose deliveries the store refused, and when to try again.
@@ -42,7 +42,7 @@ impl Webhooks {
             // Events that become durable from here on belong to the next round.
             durable.mark_unchanged();
             for organization in organizations {
-                // An organization that has to wait does not delay others.
+                // A waiting organization does not delay others.
                 if refused.get(&organization).is_some_and(|(again, _)| Instant::now() < *again) {
                     continue;
                 }
@@ -61,7 +61,7 @@ impl Webhooks {
                 }
             }
             self.inner.to_send.notify_one();
-            // While the disk is full, nothing becomes durable that could wake this task.
+            // While the disk is full, nothing becomes durable, so only the timer wakes this task.
             let again = refused.values().map(|(again, _)| *again).min();
             tokio::select! {
                 () = self.inner.to_capture.notified() => {}
@@ -84,7 +84,7 @@ impl Webhooks {
         })
     }
 
-    /// Reading events may block on the disk. `None` if it failed.
+    /// Captures on a thread that may block on the disk. `None` if it failed.
     async fn capture_off_thread(&self, organization: Identifier) -> Option<CaptureRound> {
         let inner = self.inner.clone();
         let captured = tokio::task::spawn_blocking(move || inner.capture(&organization).map_err(|e| (organization, e)));
@@ -103,7 +103,7 @@ impl Webhooks {
 }
 
 impl Inner {
-    /// Captures the events of an organization while its webhooks have room, up to a number of pages.
+    /// Captures the events of an organization while its webhooks have room, up to [`PAGES_AT_ONCE`].
     pub fn capture(&self, organization: &Identifier) -> Result<CaptureRound, StoreError> {
         let span = self.events.span(organization)?;
         for _ in 0..PAGES_AT_ONCE {
@@ -182,7 +182,7 @@ impl Inner {
         outcome
     }
 
-    /// The new deliveries of a webhook, and its cursor behind their events.
+    /// The new deliveries of a webhook, and its cursor after their events.
     fn deliveries_of(&self, hook: &Hook, page: &[RecordedEvent]) -> (u64, Vec<Delivery>) {
         let room = PENDING_MAX.saturating_sub(hook.progress.pending) as usize;
         let (mut cursor, mut deliveries, mut bytes) = (hook.progress.cursor, Vec::new(), 0);
@@ -212,7 +212,7 @@ impl Inner {
     }
 }
 
-/// Whether there may be more to capture immediately.
+/// Whether there may be more events to capture immediately.
 #[derive(Debug, PartialEq, Eq)]
 pub enum CaptureRound {
     Complete,

@@ -1,5 +1,5 @@
-//! One request to a receiver: signed, with a time limit, to an address that the policy permits, never redirected, and
-//! never through a proxy from the server's environment.
+//! One request to a receiver: signed, with a time limit, to an address that the policy permits. Never follows
+//! redirects, and never uses a proxy from the server's environment.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use domain::Timestamp;
 use outbound::{GuardedClient, NoResponse, Policy, PolicyError, error_chain};
 
 const AGENT: &str = concat!("lockkeeper/", env!("CARGO_PKG_VERSION"));
-/// The maximum wait for the body after the status is known, which the body does not change.
+/// The maximum wait for the body once the status is known. The body does not change the outcome.
 const BODY_WITHIN: Duration = Duration::from_secs(2);
-/// An answer up to this length is read completely, so that most receivers are not cut off while they answer.
+/// An answer is read up to this length, so that most receivers are not cut off while they answer.
 const BODY_READ: usize = 4 * 1024;
-/// The part of the body that is kept.
+/// The number of bytes of the body that are kept.
 const EXCERPT: usize = 1024;
 
 pub struct Client {
@@ -27,7 +27,7 @@ pub struct Client {
 
 pub struct Message<'a> {
     pub target: &'a Target,
-    /// The same for every attempt.
+    /// The id for the receiver, the same for every attempt.
     pub id: &'a str,
     pub body: Vec<u8>,
     pub secrets: &'a [WebhookSecret],
@@ -37,7 +37,7 @@ pub struct Message<'a> {
 pub struct Sent {
     pub attempt: Attempt,
     pub outcome: Outcome,
-    /// Why there was no answer, only for the operator's log.
+    /// Why there was no answer; only for the operator's log.
     pub reason: Option<String>,
 }
 
@@ -48,7 +48,7 @@ struct NoAnswer {
     told: String,
     /// The text for the operator's log.
     reason: String,
-    /// Whether the owner may know the duration.
+    /// Whether the owner may know how long the attempt took.
     is_timed: bool,
 }
 
@@ -57,8 +57,8 @@ impl NoAnswer {
         Self { reason: told.clone(), told, is_timed: true }
     }
 
-    /// Only for public addresses does a webhook's owner learn more than that there was no answer: they must not find
-    /// out whether another host in the server's network refuses connections, hangs or does not exist.
+    /// A webhook's owner learns more than that there was no answer only for public addresses. They must not find out
+    /// whether another host in the server's network refuses connections, hangs or does not exist.
     fn from(why: NoResponse, host: &str) -> Self {
         match why {
             NoResponse::Public(reason) => Self::plain(format!("there was no answer: {reason}")),
@@ -139,7 +139,7 @@ impl Answer {
         let retry_after = retry_after.and_then(|text| parse_retry_after(text, now.as_millis()));
         let status = response.status();
         let mut body = Vec::new();
-        // If the body breaks off or takes too long, the decisive part is already known.
+        // If the body breaks off or takes too long, the status is already known.
         tokio::time::timeout(BODY_WITHIN, read_body(&mut response, &mut body)).await.ok();
         Self { status, retry_after, excerpt: excerpt(&body) }
     }
@@ -154,7 +154,7 @@ async fn read_body(response: &mut Response, body: &mut Vec<u8>) {
     }
 }
 
-/// The outcome of an answer, and the reason if it counts as failed.
+/// The outcome of an answer, and the reason if it counts as a failure.
 fn judge(answer: &Answer) -> (Outcome, Option<String>) {
     let status = answer.status;
     if status.is_success() {
@@ -179,7 +179,7 @@ fn judge(answer: &Answer) -> (Outcome, Option<String>) {
 fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(EXCERPT)]);
     let cleaned: String = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
-    // A character that was cut in half.
+    // Removes a character that was cut in half.
     let whole = if body.len() > EXCERPT { cleaned.trim_end_matches('\u{fffd}') } else { &cleaned };
     whole.trim_end().to_owned()
 }

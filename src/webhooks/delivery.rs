@@ -1,5 +1,5 @@
-//! The delivery of one event to one webhook, the order in which the deliveries of a webhook are sent, and when a failed
-//! one is retried. The deliveries themselves are in the store.
+//! The delivery of one event to one webhook, the order in which a webhook's deliveries are sent, and when a failed one
+//! is retried. The deliveries themselves are in the store.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use domain::named::named_enum;
 use domain::{DeliveryId, EventType, IdSeed, Timestamp};
 use events::EventId;
 
-/// Attempts kept per delivery: those of the longest schedule and some redeliveries.
+/// Attempts kept per delivery: enough for the longest schedule and some redeliveries.
 pub const ATTEMPTS_KEPT: usize = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub id: DeliveryId,
-    /// The receiver's id for it too, the same for every attempt.
+    /// Also the receiver's id of the delivery, the same for every attempt.
     pub event: EventId,
     pub event_type: EventType,
     /// The same for every attempt.
     pub body: Arc<[u8]>,
     pub created_at: Timestamp,
     pub status: DeliveryStatus,
-    /// Attempts since it was created or last redelivered.
+    /// The number of attempts since the delivery was created or last redelivered.
     pub tries: u32,
     /// The newest attempts, oldest first.
     pub attempts: Vec<Attempt>,
-    /// None for a first attempt, and after it has arrived or been given up.
+    /// None before the first attempt, and after the delivery has arrived or been given up.
     pub next_attempt_at: Option<Timestamp>,
 }
 
@@ -45,7 +45,7 @@ pub struct Attempt {
     pub millis: u32,
     /// The status of the response, if there was one.
     pub code: Option<u16>,
-    /// Why it counts as failed.
+    /// Why the attempt counts as failed.
     pub error: Option<String>,
     /// The beginning of the response body, if it is text.
     pub excerpt: String,
@@ -60,26 +60,26 @@ impl Delivery {
     }
 }
 
-/// Ended deliveries that are kept for inspection.
+/// The number of ended deliveries kept for inspection.
 pub const FINISHED_KEPT: usize = 1_000;
 /// Concurrent deliveries to a working receiver.
 const CONCURRENT: usize = 4;
-/// Concurrent deliveries to a failing receiver, which would only block senders that others could use.
+/// Concurrent deliveries to a failing receiver. More would only block senders that others could use.
 const CONCURRENT_WHILE_FAILING: usize = 1;
 
 #[derive(Debug, Default)]
 pub struct DeliveryQueue {
-    /// Not attempted yet, in the order of their events, each with its time of creation.
+    /// Deliveries not attempted yet, in the order of their events, with their times of creation.
     fresh: VecDeque<(Timestamp, DeliveryId)>,
-    /// In the order of due times.
+    /// Deliveries to retry, in the order of due times.
     retries: BTreeSet<(Timestamp, DeliveryId)>,
-    /// Being sent or changed.
+    /// Deliveries being sent or changed.
     taken: BTreeSet<DeliveryId>,
     finished: BTreeSet<DeliveryId>,
 }
 
 impl DeliveryQueue {
-    /// From the stored deliveries.
+    /// Builds the queue from the stored deliveries.
     pub fn load(mut deliveries: Vec<Delivery>) -> Self {
         deliveries.sort_unstable_by_key(|delivery| delivery.event.number);
         let mut queue = Self::default();
@@ -105,7 +105,7 @@ impl DeliveryQueue {
             return None;
         }
         let retry = self.retries.first().filter(|(due, _)| *due <= now);
-        // The one that has waited longer, so that neither kind starves the other.
+        // The delivery that has waited longer is taken, so that neither kind starves the other.
         let id = match (self.fresh.front(), retry) {
             (Some(fresh), Some(retry)) if retry < fresh => self.retries.pop_first()?.1,
             (Some(_), _) => self.fresh.pop_front()?.1,
@@ -116,7 +116,7 @@ impl DeliveryQueue {
         Some(id)
     }
 
-    /// Makes retries due now whose time is later than any wait could lead to: the clock has been set back, and the
+    /// Makes retries due now whose time is later than any wait could lead to: the clock has been set back, so the
     /// elapsed part of their wait is unknown.
     pub fn bring_forward(&mut self, now: Timestamp, latest: Timestamp) {
         for (_, id) in self.retries.split_off(&(latest, DeliveryId(IdSeed([u8::MAX; 12])))) {
@@ -124,7 +124,7 @@ impl DeliveryQueue {
         }
     }
 
-    /// Takes this delivery out of turn; false if it is already taken.
+    /// Takes this delivery out of turn. False if it is already taken.
     pub fn take(&mut self, id: DeliveryId) -> bool {
         let is_free = self.taken.insert(id);
         if is_free {
@@ -149,7 +149,7 @@ impl DeliveryQueue {
         }
     }
 
-    /// Puts back a delivery that was taken out of turn; `due` is none if it no longer exists.
+    /// Puts back a delivery that was taken out of turn. `due` is none if the delivery no longer exists.
     pub fn release(&mut self, id: DeliveryId, due: Option<Timestamp>) {
         match due {
             Some(due) => self.postpone(id, due),
@@ -161,7 +161,7 @@ impl DeliveryQueue {
         self.retries.first().map(|(due, _)| *due)
     }
 
-    /// The oldest ended deliveries that must be removed when another one ends.
+    /// The oldest ended deliveries, to be removed when another one ends.
     pub fn surplus(&self) -> Vec<DeliveryId> {
         let surplus = (self.finished.len() + 1).saturating_sub(FINISHED_KEPT);
         self.finished.iter().take(surplus).copied().collect()
@@ -183,7 +183,7 @@ impl DeliveryQueue {
 
 /// The longest `Retry-After` that is honoured.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
-/// Each wait is longer by a random part of this, so that deliveries that failed together are not retried together.
+/// Each wait is lengthened by a random part of this, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.25;
 
 /// The wait after failed attempt number `attempt`, counted from 1; none after the last. `chance` is from 0 to 1.

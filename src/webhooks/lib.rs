@@ -1,13 +1,13 @@
-//! Webhooks: the outbox of each, and their deliveries. The caller renders the events.
+//! Webhooks, their outboxes and deliveries. The caller renders the events.
 //!
 //! An event that matches a webhook's filters becomes a delivery, with its body, in the batch that moves the webhook's
-//! cursor past it (`capture`). So no event is lost or captured twice, whenever the server dies. A delivery is sent
-//! until it arrives or is given up (`sender`); one that was being sent during a crash is sent again with the same id.
+//! cursor past the event (`capture`). So no event is lost or captured twice, whenever the server dies. A delivery is
+//! sent until it arrives or is given up (`sender`); if the server crashes while sending, it is sent again with the same
+//! id.
 //!
-//! **Retries**: first attempts are in the order of the events. `sender` stores each attempt; a failed one makes the
-//! delivery due again after the wait that `delivery` computes, and its queue returns it once that time has come. After
-//! the last wait of `webhooks.retry_seconds` the delivery is given up, and a webhook that has failed for too long is
-//! disabled.
+//! **Retries**: first attempts are in the order of the events. `sender` stores each attempt. A failed attempt makes the
+//! delivery due again after the wait that `delivery` computes; the queue returns the delivery when it is due. After the
+//! last wait of `webhooks.retry_seconds` the delivery is given up. A webhook that has failed for too long is disabled.
 //!
 //! Writers decide in memory through [`Ordered`](store::Ordered); readers use the store, since there are too many
 //! deliveries to keep them in memory twice. Each file uses only those before it: signature, delivery, webhook, stored

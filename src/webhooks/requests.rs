@@ -20,8 +20,8 @@ use store::{Batch, Committer};
 const FIRST_SECRET: u32 = 1;
 
 impl Webhooks {
-    /// Its first event is the next one that is recorded. `beside` adds to the same batch; its result is held until the
-    /// batch is durable or refused.
+    /// Creates a webhook, whose first event is the next one recorded. `beside` adds to the same batch; its result is
+    /// held until the batch is durable or refused.
     pub async fn create<Held>(
         &self,
         organization: &Identifier,
@@ -96,7 +96,7 @@ impl Webhooks {
             hook.webhook = next.webhook.clone();
             hook.progress = next.progress.clone();
             hook.stored_cursor = next.progress.cursor;
-            // Before the wait, during which the caller may go away.
+            // Notified before the wait, during which the caller may disconnect.
             inner.to_capture.notify_one();
             inner.to_send.notify_one();
             Ok(next)
@@ -104,7 +104,7 @@ impl Webhooks {
         updated.await
     }
 
-    /// Deletes the webhook with its deliveries; one that is being sent may still arrive.
+    /// Deletes the webhook with its deliveries. A delivery that is being sent may still arrive.
     pub async fn delete(&self, organization: &Identifier, id: WebhookId, by: &Initiator) -> Result<(), WebhookError> {
         let deleted = self.inner.hooks.change(|hooks, committer| {
             let Hook { webhook, queue, .. } = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
@@ -126,7 +126,7 @@ impl Webhooks {
         deleted.await
     }
 
-    /// From now on the new secret signs, and the old one too during `grace`.
+    /// Makes a new secret sign from now on, together with the old one during `grace`.
     pub async fn rotate_secret<Held>(
         &self,
         organization: &Identifier,
@@ -167,7 +167,7 @@ impl WebhookChange {
         let mut next = WebhookState { webhook: hook.webhook.clone(), progress: hook.progress.clone() };
         if let Some(target) = self.target.filter(|target| *target != hook.webhook.target) {
             next.webhook.target = target;
-            // The failures were those of another receiver.
+            // Earlier failures were those of another receiver.
             next.progress.failing_since = None;
         }
         if let Some(filters) = self.filters {
@@ -188,7 +188,7 @@ impl WebhookChange {
     }
 }
 
-/// Without the URL, whose path or query may contain a secret of its receiver.
+/// The event data of a webhook. Omits the URL, whose path or query may contain a secret of the receiver.
 pub(super) fn described(webhook: &Webhook) -> WebhookData {
     WebhookData { webhook_id: webhook.id, host: Arc::from(webhook.target.host()) }
 }
@@ -226,7 +226,7 @@ impl Webhooks {
         beside: impl FnOnce(&Delivery, &mut Batch) -> Held,
     ) -> Result<Delivery, WebhookError> {
         let inner = &self.inner;
-        // Out of turn; false if it is being sent.
+        // Taken out of turn; false if the delivery is being sent.
         let (taken, before) = inner.hooks.decide(|hooks, _| {
             let hook = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
             if hook.webhook.is_enabled() { Ok(hook.queue.take(delivery)) } else { Err(WebhookError::Disabled) }
@@ -252,7 +252,8 @@ impl Webhooks {
         Ok(delivery)
     }
 
-    /// Sends `body` to the webhook, signed like any delivery, even if it is disabled. Not retried and not recorded.
+    /// Sends `body` to the webhook, signed like any delivery, even if the webhook is disabled. Not retried and not
+    /// recorded.
     pub async fn test(&self, organization: &Identifier, id: WebhookId, body: Vec<u8>) -> Result<Attempt, WebhookError> {
         let _place = self.inner.tests.try_acquire(organization).map_err(|_| WebhookError::Busy)?;
         let webhook = self.get(organization, id)?.webhook;

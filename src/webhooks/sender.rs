@@ -1,5 +1,5 @@
-//! Sends due deliveries, stores each attempt, and decides the consequence: arrived, retried, given up, webhook
-//! disabled.
+//! Sends due deliveries, stores each attempt, and decides the consequence: the delivery arrived, is retried or given
+//! up, or the webhook is disabled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use domain::{DeliveryId, EventData, Identifier, Timestamp, WebhookData, WebhookD
 use events::Cause;
 use store::{Batch, Committer, Sequence, StoreError};
 
-/// The longest sleep, since the wall clock may be set meanwhile.
+/// The longest sleep. Limited, since the wall clock may be set meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// A delivery to be sent now.
 pub(super) struct Job {
     pub webhook: Webhook,
     pub delivery: DeliveryId,
-    /// Once the log is durable up to here, the store has the delivery.
+    /// The store has the delivery once it is durable up to here.
     pub after: Sequence,
     _sender: Sender,
 }
 
-/// One of the organization's senders, given back when dropped.
+/// One of the organization's senders, returned on drop.
 pub(super) struct Sender {
     inner: Arc<Inner>,
     organization: Identifier,
@@ -60,7 +60,7 @@ impl Webhooks {
         }
     }
 
-    /// From now on no delivery is started.
+    /// Starts no more deliveries.
     pub fn stop(&self) {
         self.inner.stopping.store(true, Ordering::Release);
         self.inner.to_send.notify_one();
@@ -89,7 +89,7 @@ impl Webhooks {
         inner.hooks.durable(job.after).await;
         let delivery = match inner.delivery(&job.webhook.organization, job.webhook.id, job.delivery) {
             Ok(Some(delivery)) => delivery,
-            // Its webhook has been deleted.
+            // The webhook has been deleted.
             Ok(None) => return,
             Err(error) => return inner.postpone(&job.webhook, job.delivery, &error),
         };
@@ -98,7 +98,7 @@ impl Webhooks {
     }
 }
 
-/// A task ends early only by a panic; its delivery is sent again after the next start.
+/// Logs a task that panicked, the only way to end early. Its delivery is sent again after the next start.
 fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a webhook delivery task panicked; the delivery is repeated after the next start");
@@ -107,7 +107,7 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
 
 impl Hooks {
     /// Takes at most `most` due deliveries while senders are free: organizations with the fewest senders first, and
-    /// within each one its webhooks in turn. Also returns when the next retry is due.
+    /// each one's webhooks in turn. Also returns when the next retry is due.
     fn take_due(
         &mut self,
         most: usize,
@@ -131,7 +131,7 @@ impl Hooks {
             enabled.rotate_left(first);
         }
         let mut taken = Vec::new();
-        // The number of senders of each, the time of its last turn, and its index.
+        // For each organization: its number of senders, the time of its last turn, and its index.
         let order =
             enabled.iter().enumerate().map(|(index, (organization, _))| (senders.used_by(organization), 0, index));
         let mut order: BTreeSet<(usize, usize, usize)> = order.collect();
@@ -139,7 +139,7 @@ impl Hooks {
             && let Some((_, _, index)) = order.pop_first()
         {
             let (organization, hooks) = &mut enabled[index];
-            // The following organizations have at least as many senders.
+            // The organizations that follow have at least as many senders.
             if senders.take(organization).is_err() {
                 break;
             }
@@ -151,7 +151,7 @@ impl Hooks {
                 None => senders.done(organization),
             }
         }
-        // Other due deliveries wait for one to end, which wakes the sender.
+        // Other due deliveries wait until one ends, which wakes the sender.
         let hooks = enabled.iter().flat_map(|(_, hooks)| hooks);
         let next = hooks.filter_map(|hook| hook.queue.next_due()).filter(|due| *due > now).min();
         (taken, next)
@@ -173,9 +173,9 @@ fn take_next(hooks: &mut [&mut Hook], now: Timestamp) -> Option<(Webhook, Delive
 }
 
 impl Inner {
-    /// At most `most` due deliveries while senders are free, and the time until there may be more.
+    /// At most `most` due deliveries while senders are free, and the time until more may be due.
     pub fn take_due(self: &Arc<Self>, most: usize) -> (Vec<Job>, Duration) {
-        // No attempt could be stored, so its receiver would get the same delivery repeatedly.
+        // No attempt could be stored, so the receiver would get the same delivery repeatedly.
         if self.store().refusing_writes().is_some() {
             return (Vec::new(), self.refusing.lock().failed());
         }
@@ -220,7 +220,7 @@ impl Inner {
             let secret = WebhookSecret::parse(value.reveal());
             secrets.push(secret.map_err(|malformed| StoreError::Read(format!("a webhook's secret {malformed}")))?);
         }
-        // This happens after a start that had to discard a lost master key.
+        // Happens after a start that had to discard a lost master key.
         if secrets.is_empty() {
             return Err(StoreError::Read("the secrets of the webhook are gone".to_owned()).into());
         }
@@ -245,7 +245,7 @@ impl Inner {
         mut sent: Sent,
     ) {
         let now = self.now();
-        // The webhook has been changed since, so the next attempt decides whether the new receiver is gone too.
+        // The webhook has been changed meanwhile, so the next attempt decides whether the new receiver is gone too.
         if sent.outcome == Outcome::Gone && *sent_to != hook.webhook {
             sent.outcome = Outcome::Failed { retry_after: None };
         }
@@ -299,7 +299,7 @@ struct AfterAttempt {
     progress: Progress,
     /// The webhook, if this attempt disables it.
     disabled: Option<Webhook>,
-    /// Old deliveries to be dropped.
+    /// Old deliveries to drop.
     surplus: Vec<DeliveryId>,
     /// Why there was no answer, for the log.
     reason: Option<String>,
@@ -352,7 +352,7 @@ impl AfterAttempt {
         Self { progress, disabled, surplus, reason }
     }
 
-    /// Names only the host, since the rest of the URL may contain a secret of the receiver.
+    /// Logs an attempt with the host only, since the rest of the URL may contain a secret of the receiver.
     fn report(&self, before: &Hook, delivery: &Delivery) {
         let (webhook, host) = (before.webhook.id, before.webhook.target.host());
         let organization = &before.webhook.organization;

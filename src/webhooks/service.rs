@@ -20,7 +20,7 @@ use outbound::Policy;
 use shares::{Capacity, Permits, ShareMeter, Turns};
 use store::{Batch, Ordered, Store, StoreError, for_each};
 
-/// Concurrent test calls; people send them one at a time.
+/// Concurrent test calls. People send them one after another.
 const TESTS_MAX: usize = 8;
 
 /// Renders the body for an event.
@@ -32,15 +32,15 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Options {
     /// The policy for destinations.
     pub policy: Policy,
-    /// The time limit of a receiver's answer.
+    /// The time limit for a receiver's answer.
     pub timeout: Duration,
-    /// The waits after failed attempts, in order; after the last one the delivery is given up.
+    /// The waits after failed attempts, in order. After the last one the delivery is given up.
     pub retries: Vec<Duration>,
     /// A webhook whose deliveries have all failed for this long is disabled.
     pub disable_after: Duration,
     /// Concurrent deliveries, to all receivers together.
     pub max_sending: usize,
-    /// The number of organizations that share them.
+    /// The number of organizations that share the concurrent deliveries.
     pub organizations: usize,
 }
 
@@ -60,17 +60,17 @@ pub(super) struct Inner {
     pub render: Render,
     pub options: Options,
     pub client: Client,
-    /// For writers and the sender, durable or not.
+    /// The newest state, durable or not, for writers and the sender.
     pub hooks: Ordered<Hooks>,
-    /// Wakes the sender: something may be due.
+    /// Wakes the sender when something may be due.
     pub to_send: Notify,
     /// Wakes the capture for a reason other than a new event.
     pub to_capture: Notify,
     pub stopping: AtomicBool,
-    /// Consecutive failures of the server itself, for example attempts that a full disk does not store. Per
+    /// Consecutive failures of the server itself, such as attempts that a full disk did not store. Counted per
     /// organization, so that many failing deliveries of one do not delay others.
     pub own_failures: Mutex<HashMap<Identifier, Retries>>,
-    /// How often in a row the store refused writes.
+    /// Consecutive times that the store refused writes.
     pub refusing: Mutex<Retries>,
     pub sender_meter: ShareMeter,
     pub tests: Permits,
@@ -130,7 +130,7 @@ impl Webhooks {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Oldest first.
+    /// The webhooks of an organization, oldest first.
     pub fn list(&self, organization: &Identifier) -> Result<Vec<WebhookState>, StoreError> {
         let mut found = Vec::new();
         for_each(self.inner.store(), &stored::webhooks_of(organization), |key, bytes| {
@@ -146,7 +146,7 @@ impl Webhooks {
         Ok(self.with_progress(stored::decode_webhook(&key, &bytes)?)?)
     }
 
-    /// Newest first.
+    /// The deliveries of a webhook, newest first.
     pub fn deliveries(
         &self,
         organization: &Identifier,
@@ -175,7 +175,7 @@ impl Webhooks {
         self.inner.delivery(organization, id, delivery)?.ok_or(WebhookError::DeliveryNotFound)
     }
 
-    /// The number of the first event that an enabled webhook has not captured yet. Retention keeps events from there
+    /// The number of the first event that an enabled webhook has not captured yet. Retention keeps events from this one
     /// on.
     pub fn floor(&self, organization: &Identifier) -> Option<u64> {
         self.inner.hooks.with_newest(|hooks| {
@@ -184,7 +184,7 @@ impl Webhooks {
         })
     }
 
-    /// Deliveries of all webhooks that have neither arrived nor been given up.
+    /// The number of deliveries of all webhooks that have neither arrived nor been given up.
     pub fn pending(&self) -> u64 {
         self.inner.hooks.with_newest(|hooks| {
             let all = hooks.organizations.values().flat_map(BTreeMap::values);
@@ -245,7 +245,7 @@ impl Hook {
         let mut deliveries = Vec::new();
         for_each(store, &stored::deliveries_of(&webhook.organization, webhook.id), |key, bytes| {
             let mut delivery = stored::decode_delivery(key, bytes)?;
-            // The body stays in the store until it is sent.
+            // Bodies stay in the store until they are sent.
             delivery.body = Arc::default();
             deliveries.push(delivery);
             Ok(())

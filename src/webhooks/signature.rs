@@ -1,5 +1,5 @@
 //! Signatures of the Standard Webhooks scheme: HMAC-SHA256 over `{id}.{timestamp}.{body}`. A few lines over the `hmac`
-//! crate; the scheme's own crate signs with one secret and reads the clock itself.
+//! crate; the scheme's own crate only signs with one secret and reads the clock itself.
 
 use std::fmt;
 
@@ -14,12 +14,12 @@ use domain::Malformed;
 
 const PREFIX: &str = "whsec_";
 const FORM: Malformed = Malformed("must be whsec_ and the base64 of 24 to 64 bytes");
-/// The scheme's limits.
+/// The scheme's limits on the length of a key.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// The output length of the signing hash; a longer key adds nothing.
 const NEW_KEY_BYTES: usize = 32;
 
-/// The signing key of a webhook. Wiped when it is dropped; its `Debug` does not show it.
+/// The signing key of a webhook. Wiped on drop; `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookSecret {
     text: SecretValue,

@@ -21,7 +21,7 @@ records! {
 
 const ID_BYTES: usize = 12;
 
-/// What all webhooks of an organization begin with.
+/// The prefix of all webhooks of an organization.
 pub fn webhooks_of(organization: &Identifier) -> Vec<u8> {
     in_organization(WEBHOOKS, organization.as_str())
 }
@@ -41,7 +41,7 @@ pub fn deliveries_of(organization: &Identifier, id: WebhookId) -> Vec<u8> {
     [&in_organization(DELIVERIES, organization.as_str()), id.0.0.as_slice(), b"/"].concat()
 }
 
-/// `wd/{organization}/{webhook}/{delivery, inverted}`: the newest comes first.
+/// `wd/{organization}/{webhook}/{delivery, inverted}`: sorts newest first.
 pub fn delivery_key(organization: &Identifier, id: WebhookId, delivery: DeliveryId) -> Vec<u8> {
     [&deliveries_of(organization, id), delivery.0.0.map(|byte| !byte).as_slice()].concat()
 }
@@ -97,7 +97,7 @@ stored! {
         attempts: Vec<Attempt>,
         next_attempt_at: Option<Timestamp>,
     }
-    // It is in the key.
+    // The id is in the key.
     not stored { id: DeliveryId(IdSeed([0; ID_BYTES])) }
 }
 

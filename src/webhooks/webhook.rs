@@ -1,5 +1,5 @@
-//! A webhook: the events it receives, their destination, and its progress through the journal; the requests and errors
-//! of webhooks.
+//! A webhook: the events it receives, their destination, and its progress through the journal; and the requests and
+//! errors of webhooks.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use domain::{DeliveryId, Description, EventType, Identifier, Malformed, Timestam
 use outbound::PolicyError;
 use store::StoreError;
 
-/// Per organization; each has its own copy of its deliveries.
+/// The limit per organization; each webhook has its own copy of its deliveries.
 pub const WEBHOOKS_MAX: usize = 50;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,12 +20,12 @@ pub struct Webhook {
     pub organization: Identifier,
     pub id: WebhookId,
     pub target: Target,
-    /// Empty: all events.
+    /// If empty, all events.
     pub filters: Vec<Filter>,
     pub description: Description,
-    /// None while it is enabled.
+    /// None while the webhook is enabled.
     pub disabled: Option<Disabled>,
-    /// The number of the signing secret, which the vault has, sealed.
+    /// The number of the signing secret, which is sealed in the vault.
     pub secret: u32,
     /// The previous secret, which also signs for a while.
     pub previous: Option<PreviousSecret>,
@@ -43,9 +43,9 @@ pub struct Disabled {
 pub enum DisabledWhy {
     /// A member disabled it.
     Asked,
-    /// Its receiver answered 410.
+    /// The receiver answered 410.
     Gone,
-    /// Its deliveries had failed for too long.
+    /// The deliveries had failed for too long.
     Failing,
 }
 
@@ -60,11 +60,11 @@ pub struct PreviousSecret {
 pub struct Progress {
     /// The number of the next event to capture.
     pub cursor: u64,
-    /// Events that were dropped before they were captured.
+    /// The number of events that were dropped before they were captured.
     pub missed: u64,
-    /// The time since which every attempt has failed.
+    /// Since when every attempt has failed.
     pub failing_since: Option<Timestamp>,
-    /// Deliveries that have neither arrived nor been given up.
+    /// The number of deliveries that have neither arrived nor been given up.
     pub pending: u32,
     pub last: Option<LastDelivery>,
 }
@@ -95,7 +95,7 @@ pub struct NewWebhook {
     pub secret: WebhookSecret,
 }
 
-/// `None` leaves a field unchanged.
+/// A change of a webhook. `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default)]
 pub struct WebhookChange {
     pub target: Option<Target>,
@@ -129,13 +129,13 @@ impl Webhook {
         self.disabled.is_none()
     }
 
-    /// The numbers of the secrets that sign now.
+    /// The numbers of the secrets that sign at this time.
     pub(super) fn signing(&self, now: Timestamp) -> impl Iterator<Item = u32> {
         let previous = self.previous.filter(|previous| now < previous.until);
         std::iter::once(self.secret).chain(previous.map(|previous| previous.number))
     }
 
-    /// The name of one of its secrets in the vault.
+    /// The vault's name for one of the webhook's secrets.
     pub(super) fn secret_name(&self, number: u32) -> String {
         format!("webhook/{}/{number}", self.id)
     }
@@ -148,7 +148,7 @@ impl Progress {
 }
 
 impl DisabledWhy {
-    /// For people.
+    /// The reason as shown to people.
     pub const fn reason(self) -> &'static str {
         match self {
             DisabledWhy::Asked => "a member disabled it",
@@ -161,7 +161,7 @@ impl DisabledWhy {
 /// More than the number of event types.
 pub const FILTERS_MAX: usize = 100;
 
-/// One type of event, or all whose names begin with the same word: `session.*`.
+/// One event type, or all types whose names begin with the same word: `session.*`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
     One(EventType),
@@ -198,7 +198,7 @@ impl fmt::Display for Filter {
     }
 }
 
-/// Whether one of them matches; without filters, everything matches.
+/// Whether a filter matches. Without filters, everything matches.
 pub fn wants(filters: &[Filter], event_type: EventType) -> bool {
     filters.is_empty() || filters.iter().any(|filter| filter.matches(event_type))
 }
@@ -212,7 +212,7 @@ pub const URL_MAX: usize = 2_048;
 const FORM: Malformed =
     Malformed("must be an http or https URL of at most 2048 characters, without credentials and fragment");
 
-/// A URL in its canonical spelling: an address in it has been recognised in any spelling. Its path and query may
+/// A URL in canonical spelling, so that an IP address in it is recognised in any spelling. The path and query may
 /// contain a secret of the receiver, so `Debug` and logs show only the host.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Target(Url);

@@ -1,7 +1,7 @@
 //! Forwards a request to another node.
 //!
-//! Its URL is sent unchanged, hence not with reqwest, whose URLs encode characters such as `'` and resolve `..`: the
-//! owner must see the client's URL, and the signature covers it.
+//! The URL is sent unchanged, since the owner must see the client's URL and the signature covers it. reqwest is not
+//! used because its URLs encode characters such as `'` and resolve `..`.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ use outbound::error_chain;
 /// Headers that belong to a single connection.
 const OF_A_CONNECTION: [&str; 9] =
     ["connection", "content-length", "date", "expect", "host", "keep-alive", "te", "transfer-encoding", "upgrade"];
-/// A larger difference of clocks is logged.
+/// A larger difference between clocks is logged.
 const APART_MILLIS: i64 = 5_000;
 
 /// Keeps connections to the other nodes.
@@ -41,14 +41,14 @@ pub struct PeerClient {
     key: ViaKey,
     gate: Gate,
     clock: Clock,
-    /// How far the clocks of other nodes are ahead of this one's, as far as known.
+    /// How far other nodes' clocks are ahead of this one's, as far as known.
     ahead_millis: Arc<Mutex<HashMap<String, i64>>>,
 }
 
 /// A request for another node.
 pub struct Forward<'a> {
     pub method: &'a str,
-    /// Its path and query.
+    /// The path and query.
     pub target: &'a str,
     pub headers: Vec<(&'a [u8], &'a [u8])>,
     pub body: Bytes,
@@ -57,7 +57,7 @@ pub struct Forward<'a> {
     pub encrypted: bool,
 }
 
-/// The head of another node's answer, and its body as a stream.
+/// The head of another node's answer, with its body as a stream.
 pub struct Forwarded {
     pub status: u16,
     response: Response<Incoming>,
@@ -69,23 +69,23 @@ pub enum NotForwarded {
     /// The other node has not received the request.
     #[error("cannot connect to {node}: {why}")]
     Unreached { node: String, why: String },
-    /// It may have executed it.
+    /// The other node may have executed the request.
     #[error("{node} did not answer: {why}")]
     Lost { node: String, why: String },
-    /// It has not executed it, and would not if asked again.
+    /// The other node has not executed the request, and would not if asked again.
     #[error("{node} refused the request of this node: {why}")]
     Refused { node: String, why: String },
 }
 
 impl PeerClient {
-    /// With the CA certificates for the nodes, in PEM; without them those of the system are used.
+    /// `authorities` are the CA certificates for the nodes, in PEM; without them, the system's are used.
     pub fn new(node: &str, key: ViaKey, authorities: Option<&[u8]>) -> Result<PeerClient, String> {
         let (connections, clock) = (connections(authorities)?, Clock::start());
         let gate = Gate::new(node, key.clone(), clock);
         Ok(PeerClient { connections, node: node.to_owned(), key, gate, clock, ahead_millis: Arc::default() })
     }
 
-    /// The origin of a request that arrived with this header.
+    /// Verifies this header of an incoming request, and returns the request's origin.
     pub fn admit(
         &self,
         header: &str,
@@ -119,7 +119,7 @@ impl PeerClient {
         self.ahead_millis.lock().insert(node.to_owned(), ahead);
     }
 
-    /// The answer, and the nonce with which the request was signed.
+    /// Sends the request. Returns the answer, and the nonce with which the request was signed.
     async fn send_signed(
         &self,
         (node, url): (&str, &str),
@@ -148,7 +148,7 @@ impl PeerClient {
     }
 }
 
-/// The client's headers, without those of its connection.
+/// The client's headers, without those of the connection.
 fn headers(given: &[(&[u8], &[u8])], request_id: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in given {
@@ -175,18 +175,18 @@ impl Forwarded {
         self.text(REFUSED).map(ViaError::read)
     }
 
-    /// The answer itself, unless the node refused the request.
+    /// The answer, unless the node refused the request.
     fn taken(self, node: &str) -> Result<Self, NotForwarded> {
         let node = node.to_owned();
         match self.refusal() {
             None => Ok(self),
-            // A proxy between the nodes has repeated the request; the answer went elsewhere.
+            // A proxy between the nodes has repeated the request, and received the answer to the other copy.
             Some(refusal @ ViaError::Seen) => Err(NotForwarded::Lost { node, why: refusal.why().to_owned() }),
             Some(refusal) => Err(NotForwarded::Refused { node, why: refusal.why().to_owned() }),
         }
     }
 
-    /// The headers of the answer, without those of its connection.
+    /// The answer's headers, without those of the connection.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let headers = self.response.headers().iter().filter(|(name, _)| !is_of_a_connection(name));
         headers.map(|(name, value)| (name.as_str(), value.as_bytes()))
@@ -196,12 +196,12 @@ impl Forwarded {
         self.response.headers().get(name)?.to_str().ok()
     }
 
-    /// The length of its body; `None` if it is chunked.
+    /// The length of the body; `None` if it is chunked.
     pub fn length(&self) -> Option<u64> {
         self.text("content-length")?.parse().ok()
     }
 
-    /// Whether its status implies an empty body.
+    /// Whether the status implies an empty body.
     pub fn is_empty(&self) -> bool {
         matches!(self.status, 204 | 304)
     }
@@ -211,13 +211,13 @@ impl Forwarded {
         Ok(collected.map_err(|error| error_chain(&error))?.to_bytes())
     }
 
-    /// Dropping it ends the other node's work.
+    /// The body as a stream. Dropping it ends the other node's work.
     pub fn pieces(self) -> impl Stream<Item = Result<Bytes, std::io::Error>> {
         self.response.into_body().into_data_stream().map_err(|error| std::io::Error::other(error_chain(&error)))
     }
 }
 
-/// Nodes are close to each other. A node that is down should not cost more than this.
+/// Nodes are close to each other, and a node that is down should not cost more time than this.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
 /// Idle connections kept per node.
 const KEPT_PER_NODE: usize = 64;
@@ -225,7 +225,7 @@ const KEPT_FOR: Duration = Duration::from_secs(20);
 
 type Connections = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
-/// With the CA certificates for the nodes, in PEM; without them those of the system are used.
+/// `authorities` are the CA certificates for the nodes, in PEM; without them, the system's are used.
 fn connections(authorities: Option<&[u8]>) -> Result<Connections, String> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = HttpsConnectorBuilder::new();

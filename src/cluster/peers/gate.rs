@@ -1,4 +1,4 @@
-//! Admission of requests that another node has forwarded: each signed request is accepted once, while it is new.
+//! Admits requests that another node has forwarded: each signed request once, while it is new.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use parking_lot::Mutex;
 
 use super::via::{Freshness, HeadersHash, NotFresh, Signed, Unsigned, Via, ViaKey};
 
-/// The response header for the forwarding node if its request is refused.
+/// The response header that tells the forwarding node why its request was refused.
 pub const REFUSED: &str = "lockkeeper-via-refused";
 
-/// Anybody can send such a request, so not every one is logged.
+/// The minimum time between two log entries about bad requests, which anybody can send.
 const LOGGED_EVERY: Duration = Duration::from_secs(10);
 
 /// Cheap to clone.
@@ -33,17 +33,17 @@ struct Logged {
     left_out: u64,
 }
 
-/// Why a request of another node is refused. Nothing of it was executed, unless it was seen before.
+/// Why a request of another node is refused. The request was not executed, unless it was seen before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ViaError {
     Signature,
     Form,
     Seen,
-    /// The time to sign with, as [`ViaKey::vouch`] writes it.
+    /// The time to sign with, as written by [`ViaKey::vouch`].
     Time(String),
 }
 
-/// The time of day at the start of this process, plus the time since: it cannot be set.
+/// The time of day at the start of this process, plus the time since. It cannot be set.
 #[derive(Clone, Copy)]
 pub struct Clock {
     began: Instant,
@@ -71,7 +71,7 @@ impl Gate {
         Self(Arc::new(Inner { node: node.to_owned(), key, clock, freshness, logged }))
     }
 
-    /// The origin of a request that arrived with this header.
+    /// Verifies this header of an incoming request, and returns the request's origin.
     pub fn admit(
         &self,
         header: &str,
@@ -87,7 +87,7 @@ impl Gate {
             Ok((via, stamp)) => match freshness.lock().admit(stamp, clock.now()) {
                 Ok(()) => Ok(via),
                 Err(NotFresh::Seen) => Err(ViaError::Seen),
-                // The node will sign it again, and logs it if the clocks are far apart.
+                // The node will sign again, and logs it if the clocks are far apart.
                 Err(NotFresh::Time { acceptable }) => return Err(ViaError::Time(key.vouch(acceptable, stamp.nonce))),
             },
         };
@@ -118,7 +118,7 @@ impl ViaError {
         }
     }
 
-    /// An unknown refusal, perhaps of a later version, counts as a bad signature.
+    /// An unknown refusal, perhaps from a later version, counts as a bad signature.
     pub fn read(header: &str) -> ViaError {
         match header.split_once(' ') {
             Some(("time", vouched)) => ViaError::Time(vouched.to_owned()),
@@ -128,7 +128,7 @@ impl ViaError {
         }
     }
 
-    /// With advice, for the logs of both nodes.
+    /// The reason with advice, for the logs of both nodes.
     pub fn why(&self) -> &'static str {
         match self {
             ViaError::Signature => {

@@ -1,9 +1,9 @@
 //! Requests from one node of a cluster to another. A node forwards a request to the owner of its shard, and names the
-//! client; the owner trusts it, since only nodes have the signing key, and accepts each request once.
+//! client. The owner trusts that, since only nodes have the signing key, and accepts each request once.
 //!
-//! - `via`: the header that names the forwarding node, with its signature, and which signed requests are new, pure
+//! - `via`: the header that names the forwarding node, with a signature, and which signed requests are new; pure
 //! - `gate`: admits or refuses requests that another node has forwarded
-//! - `client`: forwards a request, over connections that leave URLs unchanged
+//! - `client`: forwards requests, over connections that leave URLs unchanged
 
 mod client;
 mod gate;

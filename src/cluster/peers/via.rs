@@ -1,10 +1,10 @@
-//! The header of a forwarded request: the forwarding node, the client, the time, and a signature. It covers the
-//! receiving node, the method, path, query and body, and the headers that identify the caller and the request
+//! The header of a forwarded request: the forwarding node, the client, the time, and a signature. The signature covers
+//! the receiving node, the method, path, query and body, and the headers that identify the caller and the request
 //! (`COVERED`).
 //!
-//! Signed requests must be new: not too old, and not seen before. Every nonce signed after `floor` is remembered, so a
-//! request from before it may be a repetition and is refused. The refusal tells the sender the time of this node, with
-//! which it signs again. So clocks need not agree, and the memory is bounded.
+//! Signed requests must be new: not too old, and not seen before. Every nonce signed after `floor` is remembered. An
+//! earlier request may be a repetition, so it is refused. The refusal tells the sender the time of this node, and the
+//! sender signs again with that time. So clocks need not agree, and the memory is bounded.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -17,9 +17,9 @@ use domain::{Hex, read_hex};
 
 pub const VIA: &str = "lockkeeper-via";
 
-/// Form 1 signed neither time nor body, form 2 neither headers nor the receiving node.
+/// Form 1 did not sign the time and the body, form 2 not the headers and the receiving node.
 const FORM: &str = "3";
-/// Changing any other header affects at most the format of an answer.
+/// The signed headers. Changing any other header affects at most the format of an answer.
 const COVERED: [&str; 7] =
     ["authorization", "cookie", "content-type", "idempotency-key", "if-match", "origin", "sec-fetch-site"];
 const UNKNOWN: &str = "-";
@@ -27,16 +27,16 @@ const UNKNOWN: &str = "-";
 /// The route of a request to the owner of its shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Via {
-    /// The node that forwarded it.
+    /// The node that forwarded the request.
     pub node: String,
-    /// Unknown if its connection had already ended.
+    /// The client's address, unless its connection had already ended.
     pub client: Option<IpAddr>,
-    /// Whether the client sent it over TLS.
+    /// Whether the client sent the request over TLS.
     pub encrypted: bool,
     pub body: BodyHash,
 }
 
-/// SHA-256 in hexadecimal.
+/// SHA-256 of a body, in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyHash(String);
 
@@ -47,10 +47,10 @@ pub struct HeadersHash(String);
 /// The signed parts of a request, besides its route and body.
 #[derive(Debug, Clone, Copy)]
 pub struct Signed<'a> {
-    /// The node that receives it.
+    /// The node that receives the request.
     pub to: &'a str,
     pub method: &'a str,
-    /// Its path and query.
+    /// The path and query.
     pub target: &'a str,
     pub headers: &'a HeadersHash,
 }
@@ -62,7 +62,7 @@ pub enum Unsigned {
     BadSignature,
 }
 
-/// The same on all nodes, which share one master key.
+/// The signing key. It is the same on all nodes, which share one master key.
 #[derive(Clone)]
 pub struct ViaKey(Key);
 
@@ -77,7 +77,7 @@ impl HeadersHash {
     pub fn of<'a>(headers: impl Iterator<Item = (&'a [u8], &'a [u8])>) -> HeadersHash {
         let place = |name: &[u8]| COVERED.iter().position(|covered| name.eq_ignore_ascii_case(covered.as_bytes()));
         let mut found: Vec<_> = headers.filter_map(|(name, value)| Some((place(name)?, value))).collect();
-        // Headers of one name stay in their order.
+        // Stable, so headers with one name stay in their order.
         found.sort_by_key(|(place, _)| *place);
         let mut hash = Context::new(&SHA256);
         for (place, value) in found {
@@ -94,7 +94,7 @@ impl ViaKey {
         ViaKey(Key::new(HMAC_SHA256, &*master.derived("requests between nodes")))
     }
 
-    /// The header of a request.
+    /// The signed header for a request.
     pub fn sign(&self, via: &Via, stamp: Stamp, request: Signed<'_>) -> String {
         let text = text(via, stamp);
         format!("{text} {}", self.signature(&signed(&text, request)))
@@ -116,7 +116,7 @@ impl ViaKey {
         read().ok_or(Unsigned::OtherForm)
     }
 
-    /// The time of this node, for a node whose request with this nonce was signed with another time.
+    /// This node's time, signed, for a node that signed the request with this nonce with another time.
     pub fn vouch(&self, millis: u64, nonce: u128) -> String {
         format!("{millis} {}", self.signature(&vouched(millis, nonce)))
     }
@@ -147,7 +147,7 @@ fn signed(text: &str, Signed { to, method, target, headers: HeadersHash(headers)
     format!("{text}\n{method} {target}\n{to} {headers}")
 }
 
-/// Cannot be mistaken for a request, which has three lines.
+/// The signed text of a time. It cannot be taken for a request, which has three lines.
 fn vouched(millis: u64, nonce: u128) -> String {
     format!("time {millis} {nonce:032x}")
 }
@@ -159,13 +159,13 @@ fn read_digits(text: &str) -> Option<[u8; 32]> {
 
 /// The maximum age of a signature: long enough for a slow connection.
 const OLDEST_MILLIS: u64 = 30_000;
-/// The maximum lead of a signature's time: clocks synchronized by NTP differ by less.
+/// How far the time of a signature may be ahead: clocks synchronized by NTP differ by less.
 const NEWEST_MILLIS: u64 = 5_000;
-/// After this time a generation ends and the one before it is forgotten, so nonces of the last [`OLDEST_MILLIS`] are
+/// After this time a generation ends and the previous one is forgotten, so the nonces of the last [`OLDEST_MILLIS`] are
 /// known.
 const GENERATION_MILLIS: u64 = 60_000;
-/// Nonces per generation: 10 MB for both. Above about 10,000 requests per second a generation is shorter than
-/// [`OLDEST_MILLIS`]; requests that took longer are then signed again.
+/// Nonces per generation: 10 MB for both generations. Above about 10,000 requests per second, a generation is shorter
+/// than [`OLDEST_MILLIS`]; requests that take longer are then signed again.
 const GENERATION_MAX: usize = 250_000;
 
 /// The time of a signature, and a unique number.
@@ -177,7 +177,7 @@ pub struct Stamp {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotFresh {
-    /// Signed with a time too far from this node's; it accepts requests signed with this one.
+    /// Signed with a time too far from this node's; `acceptable` is a time to sign with.
     Time {
         acceptable: u64,
     },
@@ -185,7 +185,7 @@ pub enum NotFresh {
 }
 
 pub struct Freshness {
-    /// Nonces signed up to this time are not known.
+    /// Nonces signed up to this time are not remembered.
     floor: u64,
     current: Generation,
     previous: Generation,
@@ -199,7 +199,7 @@ struct Generation {
 }
 
 impl Freshness {
-    /// A request signed before this process began may have been answered by the previous process.
+    /// Refuses requests signed before this process began: the previous process may have answered them.
     pub fn new(now: u64) -> Self {
         let current = Generation { began: now, ..Generation::default() };
         Self { floor: now, current, previous: Generation::default() }
@@ -316,7 +316,7 @@ mod tests {
         assert_eq!(freshness.admit(stamp(acceptable, 1), BEGAN), Ok(()), "signed again by the time that it named");
     }
 
-    /// However many there are, forgotten requests are refused.
+    /// However many requests there are, forgotten ones are refused.
     #[test]
     fn a_request_is_never_taken_twice_and_the_memory_is_bounded() {
         for millis_between in [0, 1, 500] {

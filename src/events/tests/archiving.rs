@@ -47,7 +47,7 @@ async fn however_many_sessions_there_are_security_events_stay_in_the_list_in_ord
     assert_eq!(sweep(&mut sweeper, 5).await, 1_888);
     let kept = 2_006 - 1_888;
     assert_eq!(numbers(&events, &Filter::default(), 0, 1).1, kept + 6);
-    // Across the boundary, and only in the archive.
+    // Pages that span journal and archive, and pages of the archive only.
     assert_eq!(numbers(&events, &Filter::default(), kept - 2, 4).0, [1_889, 1_888, 5, 4]);
     assert_eq!(numbers(&events, &Filter::default(), kept + 2, 100).0, [3, 2, 1, 0]);
     assert_eq!(numbers(&events, &Filter::default(), kept + 6, 100).0, [0_u64; 0]);
@@ -72,7 +72,7 @@ async fn however_many_sessions_there_are_security_events_stay_in_the_list_in_ord
 async fn many_security_events_of_one_class_push_out_only_their_own_and_age_has_its_own_bound() {
     let store = Arc::new(MemoryStore::new());
     let (events, mut sweeper) = buried(&store, 0);
-    // Events that a developer can cause as often as they like.
+    // These events can be caused by a developer as often as they like.
     (0..1_000).for_each(|_| happen(&store, "acme", EventType::SessionOverridden));
     sweep(&mut sweeper, 5).await;
     let of = |event_type| {
@@ -90,7 +90,7 @@ async fn many_security_events_of_one_class_push_out_only_their_own_and_age_has_i
         let is_listed = force_claims.contains(&number);
         assert_eq!(events.archived_event(&acme(), number).unwrap().is_some(), is_listed && number < 896, "{number}");
     }
-    // A page is dropped when it is full and all its events are old; the few others are kept.
+    // A page is dropped when it is full and all its events are old; the few events of the last page are kept.
     sweep(&mut sweeper, 1_001 * DAY).await;
     assert_eq!(of(EventType::MemberAdded).len(), 1);
     assert!(of(EventType::SessionOverridden).len() < force_claims.len());
@@ -109,7 +109,7 @@ async fn what_is_done_to_the_archive_is_found() {
     };
     let class = SecurityClass::Members;
     let rechained = |page: &mut Page| {
-        // A forger who knows how the chains are made, but not the key.
+        // The forger knows how the chains are made, but not the key.
         let mut event = ArchivedEvent::decode(&page.entries[0].body).unwrap();
         *event.body.last_mut().unwrap() ^= 1;
         event.hash = store::journal::chained(&event.before, event.number, &event.body);
@@ -141,7 +141,7 @@ async fn what_is_done_to_the_archive_is_found() {
         let found = events.audit(&acme(), &[]).unwrap().fault.map(|fault| fault.kind);
         assert_eq!(found, Some(FaultKind::Archive(class, fault)));
     }
-    // A server without the key cannot have written the head of an archive.
+    // A server without the key cannot have written the archive's head.
     let store = Arc::new(MemoryStore::new());
     let (events, mut sweeper) = buried(&store, 500);
     sweep(&mut sweeper, 5).await;

@@ -114,7 +114,7 @@ fn what_is_inserted_is_found() {
     let store = recorded();
     edit(&store, 1, |entries| entries[5] = foreign);
     assert_eq!(fault(&store), Some((PAGE_ENTRIES + 5, FaultKind::Changed)));
-    // At the end, even a correctly chained record is one too many.
+    // At the end, even a correctly chained entry is one too many.
     let store = recorded();
     edit(&store, 3, |entries| {
         let mut more = entries[0].clone();
@@ -178,7 +178,7 @@ fn whoever_writes_a_whole_new_chain_is_found_by_a_head_that_was_noted() {
 async fn a_server_that_starts_on_a_cut_journal_goes_on_and_keeps_the_evidence() {
     let store = recorded();
     edit(&store, 3, |entries| entries.truncate(4));
-    // The journal continues from its pages, as after a start.
+    // The restarted journal continues from its pages.
     let store = Arc::new(store.crash());
     let events = Events::new(store.clone());
     events.repair_heads().await.unwrap();

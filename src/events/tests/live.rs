@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use super::*;
 
-/// Enough that the end moves during most of the audits.
+/// Enough for the end to move during most of the audits.
 const AUDITS: u64 = 300;
-/// Rounds of the writer between two sweeps, so that there is something to drop.
+/// Rounds of the writer between two sweeps, so that there are events to drop.
 const ROUNDS_PER_SWEEP: u64 = 50;
 
 fn acme() -> Identifier {
@@ -21,8 +21,8 @@ struct Progress {
     dropped: AtomicU64,
 }
 
-/// Records, seals and sweeps until told to stop. Returns the number of events. Sweeps once during an audit: a server
-/// does so far less often, and an audit that is disturbed repeatedly gives up.
+/// Records, seals and sweeps until told to stop. Returns the number of events. Sweeps once per audit: a server sweeps
+/// far less often, and an audit that is disturbed repeatedly gives up.
 async fn write(store: Arc<MemoryStore>, events: Events, progress: Arc<Progress>) -> u64 {
     let long = Duration::from_secs(1_000_000);
     let retention = Retention { max_events: 300, max_age: long, max_security_events: 64, security_max_age: long };

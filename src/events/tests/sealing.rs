@@ -14,7 +14,7 @@ fn keyed(store: &Arc<MemoryStore>) -> Events {
     Events::new(store.clone()).with_key(AuditKey::new([7; 32]))
 }
 
-/// Events with a seal after every tenth.
+/// A journal with a seal after every tenth event.
 async fn sealed(count: u64) -> (Arc<MemoryStore>, Events) {
     let store = Arc::new(MemoryStore::new());
     let events = keyed(&store);

@@ -1,4 +1,4 @@
-//! Tests which events are dropped, and which never are.
+//! Which events are dropped, and which are never dropped.
 
 use std::time::Duration;
 

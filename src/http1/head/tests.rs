@@ -1,4 +1,4 @@
-//! Heads of every kind, compared with the web framework's codec.
+//! Heads of every kind, read by us and by the web framework's codec.
 
 #![allow(clippy::unwrap_used)]
 
@@ -173,7 +173,7 @@ pub fn by_the_framework(codec: &mut Codec, head: &[u8]) -> Option<Understood> {
     })
 }
 
-/// Of all kinds, each with the beginning of what may be its body.
+/// Heads of all kinds, each followed by the beginning of a possible body.
 pub fn heads() -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         Just("GET / HTTP/1.1"),
@@ -220,7 +220,7 @@ pub fn heads() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// Except for upgrades, which we do not support.
+/// Upgrades are excepted, since we do not support them.
 #[actix::test]
 async fn heads_are_understood_as_the_framework_understands_them() {
     let mut runner = TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4_000) });

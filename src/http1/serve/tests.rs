@@ -1,4 +1,4 @@
-//! A client at one end of a pipe, and the loop at the other.
+//! The loop at one end of a pipe, with a client at the other.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ use crate::incoming::CutShort;
 const GET: &str = "GET /one HTTP/1.1\r\nHost: x\r\n\r\n";
 const FOR_EVER: Duration = Duration::from_secs(3_600);
 
-/// Serves one end, and gives the other to a client.
+/// Serves one end of a pipe, and gives the other to a client.
 async fn talk<F: Future<Output = Reply>, R>(
     stopping: impl Future<Output = ()>,
     answer: impl Fn(Request, Incoming) -> F,
@@ -25,7 +25,7 @@ async fn talk<F: Future<Output = Reply>, R>(
     tokio::join!(serve(ours, None, &rules, stopping, answer), client(theirs))
 }
 
-/// Sends this, ends the stream, and reads the whole response, without the headers of every response.
+/// Sends this, ends the stream, and returns the whole response, without the common headers.
 async fn told<F: Future<Output = Reply>>(answer: impl Fn(Request, Incoming) -> F, sent: &str) -> String {
     let client = async |mut pipe: DuplexStream| {
         pipe.write_all(sent.as_bytes()).await.unwrap();

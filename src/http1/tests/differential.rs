@@ -1,8 +1,8 @@
-//! The same bytes for three servers: ours, the codec of actix-http and the one of hyper. Two of them behind each other
-//! must never see different requests.
+//! Sends the same bytes to three servers: ours, the codec of actix-http and the one of hyper. If one of them is a proxy
+//! for another, both must see the same requests.
 //!
-//! All three agree on well-formed requests. We accept a malformed one only if another server does, and read it the same
-//! way. [`SMUGGLED`] lists the requests that we refuse and others accept.
+//! All three agree on well-formed requests. We accept a malformed request only if another server does and reads it in
+//! the same way. [`SMUGGLED`] lists requests that we refuse and others accept.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,15 +31,15 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::serve::{Rules, serve};
 
-/// A request as a server gives it to its handler.
+/// A request as a server passes it to its handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {
     pub method: String,
     /// The path with its query.
     pub target: String,
-    /// By their names; those of one name as they were sent.
+    /// Sorted by name; headers with one name in the order sent.
     pub headers: Vec<(String, Vec<u8>)>,
-    /// `None` if it is malformed or ends early.
+    /// `None` if the body is malformed or ends early.
     pub body: Option<Vec<u8>>,
 }
 
@@ -56,7 +56,7 @@ impl Taken {
     }
 }
 
-/// The three servers, with the state that connections share.
+/// The three servers, with the state that their connections share.
 pub struct Servers {
     system: actix::SystemRunner,
     rules: Rules,
@@ -71,11 +71,11 @@ impl Servers {
         Self { system, rules, codec }
     }
 
-    /// The requests that our loop passes to its handler if the bytes arrive in pieces of this size, and its answers.
+    /// The requests that our loop passes to its handler if the bytes arrive in pieces of this size, and the answers.
     pub fn ours(&self, sent: &[u8], piece: usize) -> (Vec<Taken>, Vec<u8>) {
         let taken = RefCell::new(Vec::new());
         let answer = async |request: Request, incoming: Incoming| {
-            // Before its body, which may never be complete.
+            // Recorded before the body, which may never be complete.
             let place = taken.borrow().len();
             let parts = (request.method().as_str(), request.path_and_query());
             taken.borrow_mut().push(Taken::new(parts, request.headers().iter(), None));
@@ -126,7 +126,7 @@ impl Servers {
             let (server, client) = duplex(sent.len().max(64 * 1024));
             let mut builder = http1::Builder::new();
             let serving = builder.half_close(true).serve_connection(TokioIo::new(server), service_fn(&answer));
-            // Malformed bytes are its failure.
+            // hyper returns an error for malformed bytes, which is expected.
             let (_, _) = tokio::join!(serving, told(client, sent, sent.len()));
         });
         taken.into_inner()
@@ -141,13 +141,13 @@ async fn whole(mut incoming: Incoming) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Sends this, ends, and returns all that comes back.
+/// Sends this, ends the stream, and returns everything that comes back.
 async fn told(client: DuplexStream, sent: &[u8], piece: usize) -> Vec<u8> {
     let (mut reader, mut writer) = tokio::io::split(client);
     let mut told = Vec::new();
     let sending = async {
         for piece in sent.chunks(piece.max(1)) {
-            // It may have ended the connection already.
+            // The server may already have ended the connection.
             writer.write_all(piece).await.ok();
             tokio::task::yield_now().await;
         }
@@ -173,15 +173,15 @@ fn body_by_actix(codec: &mut Codec, bytes: &mut BytesMut) -> Option<Vec<u8>> {
     }
 }
 
-/// The requests that we read from arbitrary bytes. Checks that at least one other server reads each of them too, and
-/// that none reads a different one.
+/// The requests that we read from arbitrary bytes. Checks that at least one other server also reads each of them, and
+/// that no server reads a different one.
 pub fn checked(servers: &Servers, sent: &[u8], piece: usize) -> (Vec<Taken>, Vec<u8>) {
     let (ours, told) = servers.ours(sent, piece);
     let theirs = [servers.by_actix(sent), servers.by_hyper(sent)];
     let text = String::from_utf8_lossy(sent);
     for (place, taken) in ours.iter().enumerate() {
         let at = |theirs: &Vec<Taken>| theirs.get(place).cloned();
-        // A body that we refuse, or have not got to its end, may be whole to them.
+        // A body that we refuse, or have not read to the end, may be complete for the others.
         let as_far = |other: Taken| if taken.body.is_some() { other } else { Taken { body: None, ..other } };
         let mut theirs: Vec<_> = theirs.iter().filter_map(at).map(as_far).collect();
         theirs.retain(|other| other.body.is_some() == taken.body.is_some());
@@ -271,11 +271,12 @@ fn nothing_is_taken_that_both_others_refuse_or_take_otherwise() {
     agreed.unwrap();
 }
 
-/// How many requests each of them takes wholly: ours, actix-http, hyper.
+/// How many complete requests each server reads: ours, actix-http, hyper.
 type Counts = (usize, usize, usize);
 
-/// Known ways to smuggle a request, and how many each server accepts. `|` stands for the rest of the first line and a
-/// host. We refuse requests that two servers could read differently, even if one of them follows the standard.
+/// Known ways to smuggle a request, and how many requests each server accepts. `|` stands for the rest of the first
+/// line and a host. We refuse requests that two servers could read differently, even if one of them follows the
+/// standard.
 const SMUGGLED: &[(&str, &str, Counts)] = &[
     ("both framings", "POST|Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", (0, 0, 1)),
     (

@@ -10,10 +10,10 @@ use crate::head::tests::{by_the_framework, by_us, get, read_bytes};
 use crate::head::{AfterAnswer, HeadError};
 use testkit::fuzz::{fuzz, fuzz_with};
 
-/// Targets with three servers are slow.
+/// Few, because targets with three servers are slow.
 const INPUTS: u64 = 1_500;
 
-/// The parts of a head lie within it regardless of what follows, and the framework finds the same parts.
+/// The parts of a head lie within the head regardless of what follows it, and the framework finds the same parts.
 #[actix::test]
 async fn heads_are_read_as_the_framework_reads_them_or_refused() {
     let samples = [
@@ -65,7 +65,7 @@ async fn heads_are_read_as_the_framework_reads_them_or_refused() {
     });
 }
 
-/// We read a body as the others do, in whatever pieces it arrives, and the next request begins where it ends.
+/// We read a body as the others do, in any pieces, and the next request begins where the body ends.
 #[test]
 fn bodies_are_read_as_the_others_read_them_or_refused() {
     let servers = Servers::start();
@@ -119,7 +119,7 @@ fn connections_are_served_the_same_in_any_pieces() {
             let lines = String::from_utf8_lossy(told);
             lines.lines().filter(|line| line.starts_with("HTTP/1.")).map(str::to_owned).collect::<Vec<_>>()
         };
-        // Sent only if the body has not arrived yet.
+        // `100 Continue` is sent only if the body has not arrived yet.
         let answers = |told: &[u8]| {
             let mut statuses = statuses(told);
             statuses.retain(|status| !status.contains("100 Continue"));

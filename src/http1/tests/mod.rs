@@ -1,4 +1,4 @@
-//! The crate beside two others that read the same protocol, and inputs of every kind.
+//! The crate compared with two others that read the same protocol, on inputs of every kind.
 
 mod differential;
 mod fuzz;

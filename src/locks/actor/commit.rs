@@ -1,5 +1,5 @@
-//! From a command to its answer: it is decided and its batch handed to the store; once that is durable, the view is
-//! published, watchers are woken, effects performed, answers sent.
+//! From a command to its answer: the command is decided and its batch handed to the store. Once the batch is durable,
+//! the view is published, watchers are woken, effects performed and answers sent.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,7 +57,8 @@ impl EnvironmentActor {
             return;
         }
         let (ticket, links) = (claim.ticket, self.links.clone());
-        // A queued session exists from now on, even if its client waits on the connection and is disconnected.
+        // Recorded because a queued session exists from now on, even if its client waits on the connection and
+        // disconnects.
         let record = |reply: &ClaimReply, batch: &mut _, now| {
             if let Some(keyed) = &client.keyed
                 && let Some(outcome) = ClaimOutcome::of(reply.clone(), &links.key)
@@ -88,14 +89,14 @@ impl EnvironmentActor {
     }
 
     fn refuse(&mut self, context: &mut Context<Self>, answer: impl FnOnce(&ActorLinks) + 'static) {
-        // A refusal also describes a state, which could still be lost.
+        // A refusal also describes a state that could still be lost.
         self.when_settled(answer);
         if self.loaded.is_err() {
             self.leave_if_unneeded(context);
         }
     }
 
-    /// Answers when everything handed in so far is durable.
+    /// Answers once everything handed in so far is durable.
     pub(super) fn when_settled(&self, answer: impl FnOnce(&ActorLinks) + 'static) {
         match &self.loaded {
             Ok(loaded) if !self.links.has_settled(loaded.handed_in) => self.when_durable(loaded.handed_in, answer),
@@ -145,7 +146,7 @@ impl EnvironmentActor {
             }
             Err(error) => {
                 if let Some(granted) = outcome.granted.filter(|granted| granted.from_pool) {
-                    // Other environments are offered to it first, and this one when it tries again.
+                    // The waiter is offered to other environments first, and to this one when it tries again.
                     self.retry(C::ENDS);
                     self.report_anew();
                     pool.put_back(services, granted.waiter.ticket);
@@ -191,7 +192,7 @@ impl EnvironmentActor {
         }
     }
 
-    /// Replaces the environment's state by the decided one. Takes from the outcome what is still needed.
+    /// Replaces the environment's state by the decided one. Takes the parts of the outcome that are still needed.
     fn accept(
         &mut self,
         next: Arc<Environment>,
@@ -222,10 +223,10 @@ impl EnvironmentActor {
         } else {
             outcome.left.iter().filter_map(client_of).collect()
         };
-        // After the new holder has left `held`: it must get its answer, or the grant is taken back.
+        // Only after the new holder has left `held`: it must get its answer, or the grant is taken back.
         for waiter in &outcome.dequeued {
             services.waiters.forget(waiter);
-            // A client that is still connected is removed by the code that answers it.
+            // The code that answers a connected client also removes it.
             if self.held.get(&waiter.ticket).is_some_and(HeldClient::is_gone) {
                 self.held.remove(&waiter.ticket);
             }
@@ -248,7 +249,7 @@ impl EnvironmentActor {
     }
 }
 
-/// The actor's answers to questions of the rules during a decision.
+/// Implements the ports of the rules during a decision.
 struct DecisionContext<'a> {
     links: &'a ActorLinks,
     held: &'a HashMap<Ticket, HeldClient>,
@@ -280,7 +281,7 @@ impl DecisionPorts for DecisionContext<'_> {
     }
 }
 
-/// Drops more of the history beyond the retention.
+/// Continues dropping the history beyond the retention.
 #[derive(Message)]
 #[rtype(result = "()")]
 struct Trim;
@@ -293,7 +294,7 @@ impl Handler<Trim> for EnvironmentActor {
         let ActorLinks { key, services, .. } = &*self.links;
         let (next, now) = (loaded.environment.clone(), services.now());
         let mut change = Change::new(&services.records, key, loaded);
-        // If the store refuses, the next commit of this environment continues.
+        // If the store refuses, the environment's next commit continues.
         let Ok(()) = change.trim(&next) else { return };
         change.put_environment(&next);
         let Ok(committed) = change.commit() else { return };
@@ -309,14 +310,14 @@ pub struct Executed<R> {
 }
 
 impl ActorLinks {
-    /// Whether everything up to `sequence` is durable and has been shown to readers. A later settlement must not
-    /// overtake a waiting one, or readers would see an older state after a newer one.
+    /// Whether everything up to `sequence` is durable and visible to readers. A later settlement must not overtake a
+    /// waiting one, or readers would see an older state after a newer one.
     pub(super) fn has_settled(&self, sequence: Sequence) -> bool {
         self.pending.get() == 0 && self.view.has_settled(sequence)
     }
 
-    /// Shows readers a state that has been durable since `sequence`. The view first: the first list activates the index
-    /// and reads the views afterwards.
+    /// Shows readers a state that has been durable since `sequence`. The view comes first: the first list activates the
+    /// index and reads the views afterwards.
     pub(super) fn publish(&self, environment: &Arc<Environment>, sequence: Sequence) {
         self.view.publish(environment.clone(), sequence);
         self.session_index.published(&self.key, environment, sequence);
@@ -342,12 +343,12 @@ pub struct Granted {
     pub ticket: Ticket,
     pub client: Option<HeldClient>,
     pub session: Arc<Session>,
-    /// Whether it came from the pool.
+    /// Whether the waiter came from the pool.
     pub from_pool: bool,
 }
 
 impl EnvironmentActor {
-    /// Settles when the commit is durable, and then answers.
+    /// Settles when the commit is durable, then answers.
     pub(super) fn settle(
         &mut self,
         settlement: Settlement,
@@ -365,8 +366,8 @@ impl EnvironmentActor {
             }
             settlement.apply(links);
             answer(links);
-            // A long history is dropped in pieces, each when the previous one is durable, so that it does not crowd out
-            // other work. If the mailbox is full, other messages are more urgent, and the next commit continues.
+            // A long history is dropped in pieces, each once the previous one is durable, to let other work through. If
+            // the mailbox is full, other messages are more urgent, and the next commit continues.
             if let Some(actor) = trim_on {
                 actor.try_send(Trim).ok();
             }

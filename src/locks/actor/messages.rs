@@ -27,7 +27,7 @@ impl<C: Command> Message for Ask<C> {
 #[rtype(result = "()")]
 pub struct AskClaim {
     pub claim: Claim,
-    /// Whether the caller waits for its turn.
+    /// Whether the caller waits for its turn on its connection.
     pub hold: bool,
     pub client: HeldClient,
 }
@@ -38,7 +38,7 @@ pub struct AskClaim {
 pub struct Attach {
     pub ticket: Ticket,
     pub client: HeldClient,
-    /// Returns the key if there is no such place.
+    /// `Ok` if attached; otherwise returns the key, since there is no such place.
     pub reply: oneshot::Sender<Result<(), Option<Box<Keyed<ClaimOutcome>>>>>,
 }
 
@@ -103,7 +103,7 @@ impl Handler<Leave> for EnvironmentActor {
 
     fn handle(&mut self, _: Leave, context: &mut Self::Context) {
         self.with_signals_handled(context, |_, _| {});
-        // A successor cannot read this from the store, so it must not be lost.
+        // A successor cannot read this state from the store, so it must not be lost.
         let needed = !self.undone.is_empty()
             || self
                 .loaded
@@ -116,14 +116,14 @@ impl Handler<Leave> for EnvironmentActor {
 }
 
 impl EnvironmentActor {
-    /// Handles one message: signals come first; afterwards the pool learns the environment's status and the next
-    /// deadline is set.
+    /// Handles one message. Signals come first; afterwards the actor reports the environment's status to the pool and
+    /// sets the next deadline.
     fn with_signals_handled(&mut self, context: &mut Context<Self>, work: impl FnOnce(&mut Self, &mut Context<Self>)) {
         self.links.inbox.handled();
         self.read_signals(context);
         work(self, context);
         if self.report() {
-            // A waiter for any environment may have arrived just before this one was known to be free.
+            // A waiter for any environment may have joined just before this environment was reported free.
             self.perform(HandOver, context);
             self.report();
         }

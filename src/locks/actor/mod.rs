@@ -1,10 +1,10 @@
-//! The actor of one environment: takes commands one at a time, decides, hands the outcome to the store, and answers
-//! when it is durable. It decides the next command without waiting for the disk; only the answers wait. After each
-//! message it reports whether the environment is free, when to look at it again, and whether a deployment waits for its
+//! The actor of one environment: takes one command after another, decides, hands the outcome to the store, and answers
+//! once it is durable. It decides the next command without waiting for the disk; only the answers wait. After each
+//! message it reports whether the environment is free, when to check it again, and whether a deployment waits for its
 //! pipeline.
 //!
-//! `messages` handles messages and `signals` the signals; both decide and commit in `commit`, which also does the work
-//! after a commit is durable.
+//! `messages` handles messages, `signals` handles signals. Both decide and commit through `commit`, which also does the
+//! work after a commit is durable.
 
 mod commit;
 pub mod messages;
@@ -42,16 +42,16 @@ pub struct EnvironmentActor {
     reported: Option<(bool, u64, Option<Timestamp>)>,
 }
 
-/// The actor's key and everything it works with. Counted per thread, as every settlement holds it too.
+/// The actor's key and everything it works with. Counted per thread, since every settlement holds a reference.
 pub struct ActorLinks {
     pub key: EnvironmentKey,
     pub services: Arc<Services>,
     pub pool: Arc<PipelinePool>,
     pub inbox: Arc<Inbox>,
     pub view: Arc<PublishedView>,
-    /// The index of the organization.
+    /// The session index of the organization.
     pub session_index: Arc<SessionIndex>,
-    /// The number of settlements that wait for the disk, or for one of another environment.
+    /// The number of settlements that wait for the disk, or behind one of another environment.
     pub pending: Cell<usize>,
 }
 
@@ -102,7 +102,7 @@ impl Actor for EnvironmentActor {
 }
 
 /// Reads the environment once everything handed in so far is durable: an earlier actor may have died with commits in
-/// progress, and must not be contradicted.
+/// progress, which must not be contradicted.
 async fn load(services: Arc<Services>, key: EnvironmentKey) -> Result<(StoredEnvironment, Sequence), StoreError> {
     let settled = services.store().handed_in();
     durable_up_to(services.store(), settled).await;
@@ -111,7 +111,7 @@ async fn load(services: Arc<Services>, key: EnvironmentKey) -> Result<(StoredEnv
         Some(stored) => Ok(stored),
         None => services.records.new_environment(),
     };
-    // Reading one record is faster than switching to a thread for it; a queue may have ten thousand.
+    // Reading one record is faster than switching threads for it; a queue may have ten thousand.
     let stored = if has_queue {
         tokio::task::spawn_blocking(read).await.map_err(|error| StoreError::Read(error.to_string()))??
     } else {
@@ -120,7 +120,7 @@ async fn load(services: Arc<Services>, key: EnvironmentKey) -> Result<(StoredEnv
     Ok((stored, settled))
 }
 
-/// An actor that ends has an empty queue, unless it died; then its clients see their channels closed.
+/// A stopping actor has an empty queue, unless it died; then its clients see their channels closed.
 impl Drop for EnvironmentActor {
     fn drop(&mut self) {
         let ActorLinks { key, services, .. } = &*self.links;
@@ -138,9 +138,9 @@ impl Drop for EnvironmentActor {
     }
 }
 
-// Reports after each message: to the pool whether the environment is free, to the timer when to look at it again.
+// Reports after each message: whether the environment is free (to the pool), and when to check it again (to the timer).
 impl EnvironmentActor {
-    /// Reports to the pool, if it is in use and something has changed. Returns whether a waiter there wants the
+    /// Reports to the pool, if it is in use and something has changed. Returns whether a waiter in the pool wants the
     /// environment.
     fn report(&mut self) -> bool {
         let Ok(loaded) = &self.loaded else { return false };
@@ -149,8 +149,8 @@ impl EnvironmentActor {
             return false;
         }
         let environment = &loaded.environment;
-        // While the store refuses, the environment cannot be granted: an offer would be refused, and immediately
-        // repeated.
+        // While the store refuses changes, the environment cannot be granted: an offer would be refused, and
+        // immediately repeated.
         let can_be_had = !loaded.retry.is_due();
         let status = (can_be_had && environment.is_vacant(), environment.configuration_revision, environment.last_used);
         if self.reported == Some(status) {
@@ -164,7 +164,7 @@ impl EnvironmentActor {
         self.links.pool.report(&self.links.services, &self.links.key.name, availability)
     }
 
-    /// Reports even if nothing has changed, after an answered offer.
+    /// Makes the next report go out even if nothing has changed, after an answered offer.
     fn report_anew(&mut self) {
         self.reported = None;
         self.report();
@@ -179,7 +179,7 @@ impl EnvironmentActor {
             (Some(_), None) => true,
             (None, armed) => armed.is_some(),
         };
-        // A deadline that is too early is harmless: the actor finds nothing due and sets it again.
+        // A deadline that is too early is harmless: the actor finds nothing due and sets a new one.
         if sooner {
             self.armed = wake;
             self.services().deadlines.arm(&self.links.key, wake);
@@ -187,19 +187,18 @@ impl EnvironmentActor {
     }
 }
 
-// An environment adds itself to the held-back ones and then checks again whether the pipeline is stopped; resuming a
-// pipeline changes it first and signals those environments afterwards. So neither misses the other.
+// An environment first registers as held back and then checks again whether the pipeline is stopped. Resuming a
+// pipeline first changes it and then signals the registered environments. So neither misses the other.
 impl EnvironmentActor {
-    /// An earlier actor may have got the signal that the pipeline is resumed, and died before handling it.
+    /// An earlier actor may have received the signal that the pipeline is resumed, and died before handling it.
     fn note_held_back_after_load(&self) {
-        // At the start, unfinished deployments are recovered anyway.
+        // At a start of the server, unfinished deployments are recovered anyway.
         if self.note_held_back(false) && self.services().pipelines.is_recovered() {
             self.resume_if_running();
         }
     }
 
-    /// The pipeline may have been resumed since the decision, without finding this environment among the held-back
-    /// ones.
+    /// The pipeline may have been resumed since the decision, before this environment was registered as held back.
     fn note_held_back_after_decision(&self, was_held_back: bool) {
         if self.note_held_back(was_held_back) {
             self.resume_if_running();
@@ -243,7 +242,7 @@ impl PublishedView {
         self.settle(sequence);
     }
 
-    /// Everything up to `sequence` is durable; readers see no difference.
+    /// Everything up to `sequence` is durable, without a change that readers see.
     pub fn settle(&self, sequence: Sequence) {
         self.settled.store(sequence.0, Ordering::Release);
     }

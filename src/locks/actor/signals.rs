@@ -14,7 +14,7 @@ use domain::{
     StopWaiting, Ticket, Undelivered,
 };
 
-/// Disconnected waiters removed per commit, so that the store accepts the batch.
+/// Disconnected waiters removed per commit. Limits the size of the batch.
 const HUNG_UP_AT_ONCE: usize = 50;
 
 impl EnvironmentActor {
@@ -67,8 +67,8 @@ impl EnvironmentActor {
         due
     }
 
-    /// An environment that cannot be loaded can do nothing. Its next user starts a new actor, and so does the timer,
-    /// since expired leases must end without a user.
+    /// An environment that cannot be loaded can do nothing. Its next user starts a new actor; so does the timer, since
+    /// expired leases must end without a user.
     fn drop_signals(&mut self) {
         for signal in self.links.inbox.take_signals() {
             if let Signal::Due = signal {
@@ -83,7 +83,8 @@ impl EnvironmentActor {
         }
     }
 
-    /// Executes a command without a waiting caller. Returns false if the store refuses; it is repeated soon.
+    /// Executes a command without a waiting caller. Returns false if the store refuses; the command is then repeated
+    /// soon.
     pub(super) fn perform<C: Command>(&mut self, command: C, context: &mut Context<Self>) -> bool {
         match self.execute(command, None, |_, _, _| {}) {
             Ok(Executed { settlement, .. }) => {
@@ -177,13 +178,14 @@ impl EnvironmentActor {
         }
     }
 
-    /// A client was refused, but the store does not accept the end of its place yet. Until then it gets no lock.
+    /// A client was refused, but the store does not accept the end of its place yet. Until then the waiter gets no
+    /// lock.
     fn leave_later(&mut self, ticket: Ticket) {
         self.undone.push(Signal::HungUp(ticket));
         self.retry(true);
     }
 
-    /// The client stops waiting on its connection; from now on its place is kept by polling.
+    /// The client stops waiting on its connection, and keeps its place by polling from now on.
     fn leave_queued(&mut self, ticket: Ticket, outcome: ClaimOutcome, context: &mut Context<Self>) {
         let Some(client) = self.held.remove(&ticket) else { return };
         self.services().waiters.start_polling(ticket, self.services().tick());
@@ -192,12 +194,12 @@ impl EnvironmentActor {
             Ok(Executed { settlement, .. }) => {
                 self.settle(settlement, context, move |links| links.services.deliver(client, outcome));
             }
-            // Its key has led to the session since it was queued, so this answer is true whether or not it is stored.
+            // The key has led to the session since it was queued, so this answer is true whether or not it is stored.
             Err(Failure::Store(_)) if client.keyed.is_some() => {
                 self.when_settled(move |links| links.services.deliver(client, outcome));
             }
             Err(failure) => {
-                // The journal has the session's start and will get its end, so the refusal names the session.
+                // The journal has the session's start and will get its end, so the error names the session.
                 let failure = match (failure, &outcome) {
                     (Failure::Store(error), ClaimOutcome::Queued { session, .. }) => {
                         Failure::PlaceGivenUp { session: session.id, error }
@@ -205,7 +207,7 @@ impl EnvironmentActor {
                     (failure, _) => failure,
                 };
                 client.refuse(failure);
-                // The store refused this batch, but may accept one that ends the place.
+                // The store refused this batch, but may accept one that removes the waiter.
                 self.hang_up(&[ticket], context);
             }
         }
@@ -219,7 +221,7 @@ impl EnvironmentActor {
         }
     }
 
-    /// `ends`: whether the command ends something.
+    /// `ends`: whether the refused command ends something.
     pub(super) fn retry(&mut self, ends: bool) {
         if let Ok(loaded) = &mut self.loaded {
             loaded.retry.of(ends).refused(self.links.services.tick());

@@ -1,5 +1,5 @@
-//! Claims from the caller's side: sent, awaited as long as the caller wants, and withdrawn if the caller disconnects;
-//! including claims of any environment of a pipeline.
+//! Claims from the caller's side: sent, awaited as long as the caller wants, and withdrawn if the caller disconnects.
+//! Includes claims of any environment of a pipeline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use store::{StoreError, durable_up_to};
 pub struct WaitPolicy {
     /// How long the caller holds its connection open.
     pub wait: Duration,
-    /// Whether its place is kept after that, as a queued session.
+    /// Whether the place is kept after that, as a queued session.
     pub queue: bool,
 }
 
@@ -68,7 +68,7 @@ impl Environments {
         self.claim_in(QueueRef::Pool(pipeline), request, policy, keyed, join).await
     }
 
-    /// `send` hands the claim to the queue; its second argument tells whether the caller waits on its connection.
+    /// `send` hands the claim to the queue; its second argument says whether the caller waits on its connection.
     async fn claim_in(
         &self,
         queue: QueueRef<'_>,
@@ -86,7 +86,7 @@ impl Environments {
             Ok(place) => (place, None),
             Err(refused) => (None, Some(refused)),
         };
-        // Without a place it does not wait, but still gets a free lock.
+        // A claim without a place does not wait, but still gets a free lock.
         let policy = if refused.is_some() { WaitPolicy::NONE } else { policy };
         let claim = self.new_claim(request, policy, keyed.as_deref());
         let (client, call) = self.call(queue, claim.ticket, keyed, place);
@@ -100,13 +100,13 @@ impl Environments {
         }
     }
 
-    /// A grant could not be delivered, since its client is gone. With a key the client may return for it, for a while.
+    /// A grant could not be delivered because the client is gone. With a key the client may return for it, for a while.
     pub fn undelivered(&self, key: &EnvironmentKey, session: SessionId, keyed: bool) {
         self.services().signal(key, Signal::Undelivered { session, keyed });
     }
 
-    /// The client has seen that its session holds the lock; from now on the lock does not expire for lack of a poll. On
-    /// a full disk this is kept in memory, and stored when there is space again.
+    /// The client has seen that its session holds the lock, which no longer expires for lack of a poll. While the disk
+    /// is full, this is kept in memory and stored later.
     pub async fn seen(&self, key: &EnvironmentKey, session: SessionId) -> Result<(), Failure> {
         match self.ask(key, Seen { session }).await {
             Err(Failure::Store(error)) if error.is_lack_of_room() => {
@@ -117,7 +117,7 @@ impl Environments {
         }
     }
 
-    /// Attaches a client that returns with its key after a restart to its kept place in the queue.
+    /// Attaches a client that returns with its key after a restart to its place in the queue.
     async fn resume(&self, keyed: Option<Box<Keyed<ClaimOutcome>>>, policy: WaitPolicy) -> Resumed {
         let Some(keyed) = keyed else { return Resumed::Anew(None) };
         let kept = self.services().waiters.kept_place(keyed.pending.record_key());
@@ -140,7 +140,8 @@ impl Environments {
         };
         match attached {
             Ok(()) => Resumed::Outcome(call.wait(policy).await),
-            // Its place is gone, so it starts waiting again. If its key is gone too, its actor has died with it.
+            // The place is gone, so the client starts waiting again. If the key is gone too, the actor has died with
+            // it.
             Err(Some(keyed)) => {
                 call.defuse();
                 Resumed::Anew(Some(keyed))
@@ -149,7 +150,7 @@ impl Environments {
         }
     }
 
-    /// A place for the caller.
+    /// Takes a place for the caller.
     fn place(&self, queue: QueueRef<'_>) -> Result<WaitingPlace, Failure> {
         let by = self.by.as_ref();
         let holder = by.map(|initiator| Holder { member: initiator.person.id, is_admin: self.is_admin });
@@ -166,8 +167,8 @@ impl Environments {
             })),
             None => Some(KeptBy::Connection),
         };
-        // A client that waits on its connection learns its session later; without a key it cannot find the session
-        // otherwise.
+        // A client that waits on its connection learns its session's id later, and without a key has no other way to
+        // find the session.
         let known = policy.wait.is_zero() || keyed.is_some();
         let ticket = self.services().waiters.next_ticket();
         let via = self.by.as_ref().and_then(|initiator| initiator.via.clone());
@@ -190,11 +191,11 @@ impl Environments {
 
 enum Resumed {
     Outcome(Result<ClaimOutcome, Failure>),
-    /// No place is kept for it.
+    /// The claim has no kept place.
     Anew(Option<Box<Keyed<ClaimOutcome>>>),
 }
 
-/// A running claim. It is withdrawn when dropped before its answer has come.
+/// A running claim. Dropping it before the answer has come withdraws the claim.
 struct Call<'a> {
     environments: &'a Environments,
     queue: QueueRef<'a>,
@@ -215,7 +216,7 @@ impl Call<'_> {
                 () = self.environments.closed() => true,
                 () = tokio::time::sleep(policy.wait) => false,
             };
-            // A queued session stays; other clients must return, those with a key to their place.
+            // Queued sessions stay. Other clients must come back; those with a key return to their place.
             if closing && !policy.queue {
                 return Err(self.defused(Failure::ShuttingDown));
             }
@@ -231,7 +232,7 @@ impl Call<'_> {
         }
     }
 
-    /// It has waited long enough: the actor or pool with its place answers it now.
+    /// The caller has waited long enough: the actor or pool that has the place answers it now.
     fn give_up(&self) {
         let (services, pools) = (self.environments.services(), &self.environments.directory.pools);
         match self.queue {
@@ -240,7 +241,7 @@ impl Call<'_> {
         }
     }
 
-    /// Its outcome is handled elsewhere: do not withdraw.
+    /// The outcome is handled elsewhere, so the claim is not withdrawn on drop.
     fn defuse(mut self) {
         self.answers = None;
     }
@@ -278,11 +279,11 @@ impl Drop for Call<'_> {
 
 /// How many holders a refusal names: enough to know whom to ask.
 pub const HOLDERS_MAX: usize = 10;
-/// The number of locked environments examined: some may be free by now, or being reset.
+/// The number of locked environments examined: some may have become free, or may be resetting.
 const TAKEN_LOOKED_AT: usize = 32;
 
 impl Environments {
-    /// Removes waiters for any environment that have not polled for too long.
+    /// Removes waiters for any environment whose last poll is too long ago.
     pub fn expire_pools(&self) {
         for pool in self.directory.pools.active() {
             pool.expire(self.services());
@@ -294,7 +295,7 @@ impl Environments {
         self.directory.pools.active().iter().map(|pool| pool.len()).sum()
     }
 
-    /// Serves the waiters for any environment of the last run.
+    /// Resumes serving the last run's waiters for any environment.
     pub async fn resume_pools(&self) -> Result<(), StoreError> {
         for pool in self.directory.pools.active() {
             pool.learn(self.services()).await?;
@@ -321,8 +322,8 @@ impl Environments {
         Ok(holders)
     }
 
-    /// Ends the session of a waiter for any environment. A session that has an environment by now, or has ended, is
-    /// returned unchanged.
+    /// Ends the session of a waiter for any environment. Returns the session unchanged if it has already ended, or has
+    /// been granted an environment.
     pub async fn leave_pool(
         &self,
         pipeline: &PipelineKey,
@@ -336,21 +337,21 @@ impl Environments {
             let released = pool.release(services, id, by, any, self.by.as_ref())?;
             if let Some((session, sequence)) = released {
                 durable_up_to(services.store(), sequence).await;
-                // A read after this answer shows the session as ended.
+                // Ensures that a read after this answer shows the session as ended.
                 while pool.session(id).is_some() {
                     watch.changed().await;
                 }
                 return Ok(Some(SessionFound { environment: None, session, waiting: None }));
             }
             let Some(found) = self.session_of_any(pipeline, id, by.id)? else { return Ok(None) };
-            // A session that has an environment is released there, by the same rule.
+            // A session that has an environment is released there, under the same permission check.
             if found.environment.is_none() {
                 found.session.check_user(by, any)?;
             }
             if found.waiting.is_none() || found.environment.is_some() {
                 return Ok(Some(found));
             }
-            // An environment has taken it, or it is leaving, but that is not durable yet.
+            // An environment has taken the waiter, or the waiter is leaving, but not durably yet.
             match tokio::time::timeout(services.options.answer_timeout, watch.changed()).await {
                 Ok(()) => {}
                 Err(_) => return Err(Failure::TimedOut),

@@ -1,5 +1,5 @@
-//! Reads deployments and approvals from the store. The store may briefly be ahead of the published view of an
-//! environment; then the view decides, so that a deployment is never shown as ended here and as running there.
+//! Reads deployments and approvals from the store. The store may briefly be ahead of an environment's published view.
+//! Then the view decides, so that no deployment is shown as ended here and as running there.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -28,11 +28,11 @@ pub struct ApprovalFound {
     pub record: ApprovalRecord,
 }
 
-/// The record of a dropped deployment, which may have left its log in the store of logs.
+/// The record of a dropped deployment, whose log may still be in the log store.
 #[derive(Debug)]
 pub struct DroppedEntry {
     pub key: Vec<u8>,
-    /// An error if it cannot be read.
+    /// An error if the record cannot be read.
     pub log: Result<DroppedLog, StoreError>,
 }
 
@@ -64,7 +64,7 @@ impl Environments {
         Ok(found.map(|(environment, record)| self.as_shown(environment, record)))
     }
 
-    /// `limit` matching ones after the `offset` newest, newest first. Reads all of the organization.
+    /// `limit` matching deployments after the `offset` newest, newest first. Reads all deployments of the organization.
     pub fn deployments(
         &self,
         organization: &Identifier,
@@ -100,8 +100,8 @@ impl Environments {
         self.services().records.blueprint(organization, id)
     }
 
-    /// The newest successful deployments of the environment before this one, newest first, at most the wanted number,
-    /// from the `most` preceding deployments of the organization.
+    /// The newest successful deployments of the environment before this one, newest first, at most the wanted number.
+    /// Examines the `most` preceding deployments of the organization.
     pub fn last_successes_before(
         &self,
         environment: &EnvironmentKey,
@@ -110,7 +110,7 @@ impl Environments {
         most: usize,
     ) -> Result<Vec<DeploymentFound>, StoreError> {
         let organization = &environment.pipeline.organization;
-        // Keys are sorted newest first, so the following ones are older.
+        // Keys are sorted newest first, so the keys that follow are older.
         let from = [keys::deployment(organization, id).as_slice(), &[0]].concat();
         let (mut left, mut found) = (most, Vec::new());
         walk(self.services().store(), &from, &end_of_prefix(&keys::deployments_of(organization)), |_, record| {
@@ -134,7 +134,7 @@ impl Environments {
         record.map(|record| self.read_approval(&record)).transpose()
     }
 
-    /// `limit` matching ones after the `offset` newest, newest first. Reads all of the organization.
+    /// `limit` matching approvals after the `offset` newest, newest first. Reads all approvals of the organization.
     pub fn approvals(
         &self,
         organization: &Identifier,
@@ -158,12 +158,12 @@ impl Environments {
         Ok(page)
     }
 
-    /// The parts of a deployment's log; none before its first stage, and none that was written on one machine.
+    /// The parts of a deployment's log. Empty before the first stage, and for a log written without a cluster.
     pub fn log_parts(&self, organization: &Identifier, id: DeploymentId) -> Result<Vec<LogPart>, StoreError> {
         self.services().records.log_parts(organization, id)
     }
 
-    /// Up to `limit` logs, after this key, that may still be in the store although their deployments are no longer
+    /// Up to `limit` logs, after this key, that may still be in the log store although their deployments are no longer
     /// kept.
     pub fn dropped_logs(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<DroppedEntry>, StoreError> {
         let from = after.map_or_else(|| keys::DROPPED_LOGS.to_vec(), |after| [after, &[0]].concat());
@@ -176,7 +176,7 @@ impl Environments {
         Ok(found.into_iter().map(|(key, record)| DroppedEntry { log: dropped(&key, &record), key }).collect())
     }
 
-    /// Records that the store of logs no longer has this log.
+    /// Records that the log store no longer has this log.
     pub async fn log_is_removed(&self, log: &DroppedLog) -> Result<(), StoreError> {
         let store = self.services().store();
         let mut batch = Batch::default();
@@ -185,7 +185,8 @@ impl Environments {
         Ok(())
     }
 
-    /// The organizations with deployments, including those that no file declares any more. Reads one record of each.
+    /// The organizations with deployments, including those that no file declares any more. Reads one record per
+    /// organization.
     pub fn organizations_with_deployments(&self) -> Result<Vec<Identifier>, StoreError> {
         let mut organizations = Vec::new();
         let mut from = keys::DEPLOYMENTS.to_vec();
@@ -199,8 +200,8 @@ impl Environments {
         Ok(organizations)
     }
 
-    /// Whether the files of a deployment may still be needed: it is unfinished or can be retried. An id does not reveal
-    /// its organization, so it is looked up in each of these.
+    /// Whether the files of a deployment may still be needed, because it is unfinished or can be retried. An id does
+    /// not reveal its organization, so it is looked up in each of these.
     pub fn holds_work<'a>(
         &self,
         organizations: impl IntoIterator<Item = &'a Identifier>,
@@ -241,7 +242,7 @@ impl Environments {
         DeploymentFound { environment, record }
     }
 
-    /// The deployment in the published view, if that is behind the revision in the store.
+    /// The deployment in the published view, if the view is behind this revision in the store.
     fn behind(&self, environment: &EnvironmentKey, id: DeploymentId, revision: u32) -> Option<DeploymentRecord> {
         let view = self.directory.peek(environment)?;
         let (deployment, session) = view.unfinished_deployment(id)?;

@@ -1,6 +1,6 @@
 //! [`Environments`]: the interface of the actors for all other code. Commands go to an environment's actor; reads use
-//! the last durable state. Environments declared in files are applied when they are new or have changed, and retired
-//! when they are no longer declared.
+//! the last durable state. A declaration in a file is applied when it is new or has changed; an environment that is no
+//! longer declared is retired.
 
 pub mod claim;
 pub mod deployments;
@@ -26,21 +26,21 @@ use domain::{
 use records::stored::{Difference, differences};
 use store::{Batch, Store, StoreError, commit_durably, for_each};
 
-/// Environments signalled about a resumed pipeline before other tasks of the thread run.
+/// Environments signalled about a resumed pipeline before the task yields.
 const SIGNALLED_AT_ONCE: usize = 64;
 
 /// All environments. Cheap to clone.
 #[derive(Clone)]
 pub struct Environments {
     directory: Arc<Directory>,
-    /// The caller on whose behalf it acts.
+    /// The caller that commands are attributed to.
     by: Option<Initiator>,
-    /// Whether that is an admin, for whom the last places of queues are reserved.
+    /// Whether the caller is an admin; the last places of queues are reserved for admins.
     is_admin: bool,
 }
 
 impl Environments {
-    /// Takes over the waiters and deadlines of the last run. The ticks of `clock` are those of `boot`.
+    /// Takes over the waiters and deadlines of the last run. `clock` returns ticks of `boot`.
     pub fn open(
         store: Arc<dyn Store>,
         clock: Clock,
@@ -64,18 +64,18 @@ impl Environments {
         self.services().records.set_log_keeper(keeper);
     }
 
-    /// Continues the deployments of the last run; returns the number of environments. Call it when there is an executor
-    /// and before any other request.
+    /// Continues the deployments of the last run; returns the number of environments. Call it after setting the
+    /// executor and before any other request.
     pub async fn recover(&self) -> Result<usize, Failure> {
         restart::recover_deployments(&self.directory).await
     }
 
-    /// The same environments on behalf of a caller, to whom the audit attributes the outcome.
+    /// These environments on behalf of a caller. The audit attributes outcomes to the caller.
     pub fn by(&self, initiator: Initiator) -> Self {
         Self { directory: self.directory.clone(), by: Some(initiator), is_admin: false }
     }
 
-    /// The same for a caller with this role.
+    /// These environments for a caller with this role.
     pub fn as_role(self, role: Role) -> Self {
         Self { is_admin: role == Role::Admin, ..self }
     }
@@ -86,7 +86,7 @@ impl Environments {
         self.ask_keyed(key, command, None).await
     }
 
-    /// The same with an idempotency key.
+    /// Like [`Self::ask`], with an idempotency key.
     pub async fn ask_keyed<C: Command>(
         &self,
         key: &EnvironmentKey,
@@ -111,7 +111,7 @@ impl Environments {
         self.directory.ask_or_create(key, configure, self.by.clone()).await
     }
 
-    /// The pipeline starts deployments again: signals every held-back environment, oldest deployment first. Call it
+    /// Signals every held-back environment that the pipeline starts deployments again, oldest deployment first. Call it
     /// once the pipeline is known to be running.
     pub async fn resume_pipeline(&self, pipeline: &PipelineKey) {
         for some in self.services().pipelines.held_back(pipeline).chunks(SIGNALLED_AT_ONCE) {
@@ -149,17 +149,17 @@ impl Environments {
         self.services().waiters.by_name()
     }
 
-    /// The server shuts down: ends the wait of all clients that hold a connection open.
+    /// Ends the wait of all clients that hold a connection open, since the server shuts down.
     pub fn send_waiters_away(&self) {
         self.services().waiters.close();
     }
 
-    /// Resolves when clients can no longer wait, since the server shuts down.
+    /// Resolves when clients can no longer wait because the server shuts down.
     pub async fn closed(&self) {
         self.services().waiters.closed().await;
     }
 
-    /// Ends everything that expires, at the right time; never returns.
+    /// Ends everything that expires, at its deadline; never returns.
     pub async fn keep_time(&self) {
         timer::run(&self.directory).await;
     }
@@ -180,7 +180,7 @@ impl Environments {
     }
 }
 
-/// The last declaration of each environment in the file of an organization, in its stored form.
+/// The last declaration of each environment in an organization's file, in stored form.
 fn last_declared(
     store: &dyn Store,
     organization: &Identifier,
@@ -218,8 +218,7 @@ pub fn is_disabled_because(store: &dyn Store, key: &EnvironmentKey, reason: &str
 
 impl Environments {
     /// Applies the configuration that a file declares if it is new or has changed; otherwise settings from the API
-    /// stay, also across restarts. Returns whether it was applied. After a crash in the middle it can safely be applied
-    /// again.
+    /// stay, also across restarts. Returns whether it was applied. Safe to repeat after a crash midway.
     pub async fn declare(&self, key: &EnvironmentKey, configuration: Configuration) -> Result<bool, Failure> {
         let store = self.services().store();
         let declaration = records::encode_configuration(&configuration);
@@ -234,9 +233,9 @@ impl Environments {
         Ok(true)
     }
 
-    /// Performs the next step of retiring an environment that its file no longer declares; see [`Retire`]. When the
-    /// environment is gone, so is the mark of its declaration: the caller prevents its creation in between. Until then
-    /// the mark is empty, so that a file that declares it again is applied and puts it back into service.
+    /// Performs the next step of retiring an environment that its file no longer declares; see [`Retire`]. The mark of
+    /// the declaration is deleted with the environment: the caller prevents its creation in between. Until then the
+    /// mark is empty, so that a file that declares the environment again is applied and puts it back into service.
     pub async fn retire(&self, key: &EnvironmentKey, reason: &Arc<str>) -> Result<Retired, Failure> {
         self.clear_mark(key).await?;
         let retired = match self.ask(key, Retire { reason: reason.clone() }).await {
@@ -249,7 +248,7 @@ impl Environments {
         Ok(retired)
     }
 
-    /// Puts an environment back into service that was being retired for this reason, if it still is.
+    /// Puts an environment back into service if it is still being retired for this reason.
     pub async fn reinstate(&self, key: &EnvironmentKey, reason: &str) -> Result<bool, Failure> {
         let Some(environment) = self.environment(key)? else { return Ok(false) };
         let retiring = environment.configuration.as_deref().filter(|configuration| configuration.disabled);
@@ -259,7 +258,7 @@ impl Environments {
         let configuration = Configuration { disabled: false, ..retiring.clone() };
         let expected = Some(Expected::Revisions(vec![environment.configuration_revision]));
         match self.configure(key, Configure { configuration, expected }).await {
-            // It has just been changed or deleted by a member, which takes precedence.
+            // A member has just changed or deleted the environment, which takes precedence.
             Err(Failure::Rejected(Rejection::ConfigurationChanged { .. })) => Ok(false),
             other => other.map(|_| true),
         }

@@ -1,5 +1,5 @@
-//! Reads of environments, sessions, queues and histories: from the published view if there is an actor, otherwise from
-//! the store. For operators, also the utilisation of environments in a period, and a census of them.
+//! Reads environments, sessions, queues and histories: from the published view if there is an actor, otherwise from the
+//! store. Also the utilisation of environments in a period, and a census for operators.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ const STEM_SHORTER: usize = 3;
 /// A session, its environment, and its place if it waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFound {
-    /// None while it waits for any environment, or if it ended while waiting.
+    /// None while the session waits for any environment, or if it ended while waiting.
     pub environment: Option<EnvironmentKey>,
     pub session: Arc<Session>,
     pub waiting: Option<Waiting>,
@@ -33,20 +33,20 @@ pub struct SessionFound {
 pub struct Waiting {
     /// Position 1 is served next.
     pub position: usize,
-    /// When it loses its place, unless its client polls before.
+    /// When the session loses its place, unless its client polls before.
     pub until: Timestamp,
-    /// Whether it waits for a lock that only ends when it is released.
+    /// Whether the session waits for a lock that only ends when it is released.
     pub holder_never_expires: bool,
 }
 
 /// A waiter in the queue of an environment.
 pub struct Queued {
     pub waiter: Arc<Waiter>,
-    /// Whether it waits for any environment like this one.
+    /// Whether the waiter would accept any environment with matching labels, not only this one.
     pub any: bool,
 }
 
-/// One page of a list, and the number of all that match.
+/// One page of a list, and the total number of matches.
 pub struct Listed<T> {
     pub items: Vec<T>,
     pub total: u64,
@@ -54,10 +54,10 @@ pub struct Listed<T> {
 
 #[derive(Debug, Clone, Default)]
 pub struct ListFilter {
-    /// Only these; all if empty.
+    /// Only environments with these names; all if empty.
     pub names: BTreeSet<Identifier>,
     pub lock_status: Option<LockStatus>,
-    /// The environment must have all of them.
+    /// The environment must have all of these labels.
     pub labels: Vec<(Identifier, LabelValue)>,
 }
 
@@ -67,7 +67,7 @@ impl Environments {
         self.directory.environment(key)
     }
 
-    /// The same without the queue, for readers of many environments: reading does not keep an actor in memory.
+    /// The environment without its queue, for readers of many: reading does not keep an actor in memory.
     pub(super) fn at_a_glance(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
         match self.directory.peek(key) {
             Some(view) => Ok(Some(view)),
@@ -75,19 +75,19 @@ impl Environments {
         }
     }
 
-    /// The same with the queue.
+    /// Like [`Self::at_a_glance`], with the queue.
     pub(super) fn at_a_glance_with_queue(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
         if let Some(view) = self.directory.peek(key) {
             return Ok(Some(view));
         }
         let stored = self.services().records.environment_with_queue(key)?;
-        // An actor may have loaded it meanwhile, and its queue with it.
+        // An actor may have loaded the environment and its queue meanwhile.
         Ok(self.directory.peek(key).or_else(|| stored.map(|stored| stored.environment)))
     }
 
-    /// A session of the environment, in its durable state. A read by its own client counts as a poll. If there is none,
-    /// the environment may have been deleted since it was read: the session certainly does not exist if the environment
-    /// has [caught up](Self::caught_up) and still exists.
+    /// A session of the environment, in its durable state. A read by its own client counts as a poll. If no session is
+    /// found, the environment may have been deleted since it was read: the session certainly does not exist if the
+    /// environment has [caught up](Self::caught_up) and still exists.
     pub fn session(
         &self,
         key: &EnvironmentKey,
@@ -158,7 +158,7 @@ impl Environments {
         Waiting { position, until: now.at.plus(left.max(0)), holder_never_expires: false }
     }
 
-    /// All waiters for the environment in order, by name or for any.
+    /// All waiters for the environment in order, both by name and for any.
     pub fn queue(&self, key: &EnvironmentKey, environment: &Environment) -> Vec<Queued> {
         let by_name = environment.queue.iter().map(|waiter| Queued { waiter: waiter.clone(), any: false });
         let mut all: Vec<_> = by_name.collect();
@@ -171,7 +171,7 @@ impl Environments {
     }
 
     /// `limit` sessions after the `offset` newest, newest first, all from the same state as `environment`. None if some
-    /// of them have been dropped since: then read the environment again when it has [caught up](Self::caught_up).
+    /// of them have been dropped since: then read the environment again once it has [caught up](Self::caught_up).
     /// Sessions are numbered without gaps except for skipped tokens, so the last page costs as much as the first.
     pub fn history(
         &self,
@@ -218,11 +218,11 @@ impl Environments {
     }
 
     /// Resolves when readers see everything that the store had of the environment at the time of the call. The store
-    /// has a change shortly before its view is published; a reader that misses something in the store that the view
-    /// mentions waits for that and reads again.
+    /// has a change shortly before its view is published. A reader that does not find in the store what the view
+    /// mentions waits for this and reads again.
     pub async fn caught_up(&self, key: &EnvironmentKey) -> Result<(), Failure> {
         let services = self.services();
-        // Before the view is read, so that no publication is missed.
+        // Created before the view is read, so that no publication is missed.
         let mut watch = self.watch_environment(key);
         let Some(stored) = services.records.environment(key)? else { return Ok(()) };
         let is_behind = |view: Arc<Environment>| view.revision < stored.environment.revision;
@@ -234,7 +234,7 @@ impl Environments {
         tokio::time::timeout(services.options.answer_timeout, published).await.map_err(|_| Failure::Overloaded)
     }
 
-    /// The matching environments of a pipeline, by name: `limit` of them after the first `offset`.
+    /// The matching environments of a pipeline, by name: `limit` environments after the first `offset`.
     pub fn list(
         &self,
         pipeline: &PipelineKey,
@@ -252,7 +252,7 @@ impl Environments {
         Ok(page)
     }
 
-    /// The next `limit` matching ones after the name `after`, for reading a long list in pieces.
+    /// The next `limit` matching environments after the name `after`, for reading a long list in pieces.
     pub fn list_after(
         &self,
         pipeline: &PipelineKey,
@@ -270,8 +270,8 @@ impl Environments {
         Ok(found)
     }
 
-    /// Some names of a pipeline's environments, for an unknown name: the first ones and those with a similar beginning,
-    /// `most` of each; and whether those are all. Reads no more records than that.
+    /// Suggestions for an unknown name: the first names of the pipeline's environments and those with a similar
+    /// beginning, at most `most` of each; and whether those are all names. Reads no more records than that.
     pub fn names_near(
         &self,
         pipeline: &PipelineKey,
@@ -378,20 +378,20 @@ impl ListFilter {
     }
 }
 
-/// Sessions read at a time; they are stored in pages of eight.
+/// Sessions read per step; they are stored in pages of eight.
 const PIECE: u64 = 128;
-/// The limit of sessions per report: about half a second of one processor. Each environment has an equal part of them,
-/// its newest.
+/// The limit of sessions per report: about half a second of one processor. Each environment gets an equal part of the
+/// limit, for its newest sessions.
 const SESSIONS_MAX: u64 = 100_000;
-/// The minimum per environment, however many there are: more than a busy one has in a day.
+/// The minimum per environment, regardless of their number: more than a busy one has in a day.
 const SESSIONS_EACH: u64 = 256;
-/// The limit of environments per report: their figures have a megabyte or two.
+/// The limit of environments per report: its figures then take a megabyte or two.
 const ENVIRONMENTS_MAX: usize = 2_500;
 
 /// How busy environments were.
 pub struct UtilisationFound {
     pub utilisation: Utilisation,
-    /// The limits were reached, so the sums are too low.
+    /// Whether a limit was reached, so that the sums are too low.
     pub truncated: bool,
 }
 
@@ -441,7 +441,7 @@ impl Environments {
         Ok(UtilisationFound { utilisation, truncated })
     }
 
-    /// Up to the limit of a report, and whether there are more.
+    /// At most as many environments as a report may have, and whether there are more.
     #[expect(clippy::type_complexity, reason = "pairs of a key and a view, as lists have them")]
     fn environments_of(
         &self,
@@ -464,8 +464,8 @@ impl Environments {
         Ok((found, more))
     }
 
-    /// Visits the sessions of a period, newest first, reading at most this many from the history. An environment has
-    /// one holder at a time, so all sessions older than one that ended before the period ended before it too.
+    /// Visits the sessions of a period, newest first, and reads at most this many from the history. An environment has
+    /// one holder at a time, so if a session ended before the period, all older ones did too.
     fn each_session_within(
         &self,
         key: &EnvironmentKey,

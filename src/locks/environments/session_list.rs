@@ -1,7 +1,7 @@
 //! Lists the sessions of a whole organization that hold or wait, newest first.
 //!
 //! Environments with sessions are found in the organization's index, waiters for any environment in the pools. Details
-//! are only read for the requested page; no environment is loaded for it.
+//! are only read for the requested page; no environment is loaded.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -51,8 +51,8 @@ pub struct SessionList {
 pub type LearnSessions = Box<dyn FnOnce() -> Result<(), StoreError> + Send>;
 
 impl Environments {
-    /// Makes the sessions of an organization known to [`Self::sessions`]. The first time, the store is read: `read`
-    /// runs that where it may block.
+    /// Makes the sessions of an organization known to [`Self::sessions`]. The first call reads the store; `read` runs
+    /// that function where it may block.
     pub async fn learn_sessions<E, F>(
         &self,
         organization: &Identifier,
@@ -65,7 +65,7 @@ impl Environments {
         let index = self.services().session_indexes.get(organization);
         let learn = || async {
             index.activate();
-            // Earlier decisions are in the store once this is durable; later views are reported to the index.
+            // Once this sequence is durable, earlier decisions are in the store; later views are reported to the index.
             self.shown_durably(self.services().store().handed_in()).await?;
             let (environments, organization) = (self.clone(), organization.clone());
             read(Box::new(move || environments.read_all_sessions(&organization))).await?;
@@ -80,8 +80,7 @@ impl Environments {
         let index = services.session_indexes.get(organization);
         services.records.each(&prefix, |key, record| {
             let Some(key) = keys::parse_environment(key, keys::ENVIRONMENTS) else { return Ok(()) };
-            // An environment in memory may have a queue that is not in the store, and the store may be ahead of its
-            // view.
+            // An environment in memory may have a queue that is not in the store, and its view may be behind the store.
             match self.directory.peek(&key) {
                 Some(view) => index.learn(key, &view, false),
                 None => {
@@ -124,7 +123,7 @@ impl Environments {
         for candidate in found.split_off(offset) {
             match self.details(candidate)? {
                 Some(session) => page.items.push(session),
-                // It ended while the list was read.
+                // The session ended while the list was read.
                 None => page.total -= 1,
             }
         }
@@ -143,7 +142,7 @@ impl Environments {
         organization: &Identifier,
         filter: &SessionFilter,
     ) -> Result<Vec<Candidate>, StoreError> {
-        // The pools first, so that a waiter that gets an environment meanwhile is found twice rather than missed.
+        // Pools are read first, so that a waiter that gets an environment meanwhile is found twice rather than missed.
         let mut pooled = HashMap::new();
         for pool in self.directory.pools.active_in(organization) {
             for waiter in
@@ -166,7 +165,7 @@ impl Environments {
                 }
             }
         });
-        // Holder and queue from one view, so that a waiter that gets the lock is in exactly one of them.
+        // Holder and queue come from one view, so that a waiter that gets the lock is in exactly one of them.
         for key in queues {
             let Some(environment) = self.at_a_glance_with_queue(&key)? else { continue };
             if let Some(lock) = environment.lock.as_deref() {
@@ -221,7 +220,7 @@ impl SessionFilter {
             && self.user_named.as_ref().is_none_or(|wanted| **wanted == *user.name || wanted.parse() == Ok(user.id))
     }
 
-    /// Whether it is a session that matches the filter.
+    /// Whether the waiter is a session that matches the filter.
     fn matches_waiter(&self, pipeline: &PipelineKey, environment: Option<&Identifier>, waiter: &Waiter) -> bool {
         waiter.kept_by == KeptBy::Polling
             && self.matches_place(pipeline, environment)

@@ -1,6 +1,6 @@
-//! The client's key, the fingerprint that distinguishes its request from others, and the stored form of answers: each
-//! under its token and key, with an index per organization in the order of storing, so that the oldest are found
-//! without reading all.
+//! The client's key, the fingerprint that distinguishes its request from others, and the stored form of answers. Each
+//! answer is stored under its token and key. An index per organization lists answers in the order of storing, so that
+//! the oldest are found without reading all.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct StoredAnswer {
     pub subject: Option<Subject>,
 }
 
-/// The object that an answer is about, where a retry does more than repeat the answer.
+/// The object of an answer for which a retry does more than repeat the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
     Session { environment: EnvironmentKey, session: SessionId },
@@ -50,7 +50,7 @@ impl IdempotencyKey {
     }
 }
 
-/// A hash of a request: two requests with one key are the same if their fingerprints are equal.
+/// A hash of a request: equal fingerprints under one key mean the same request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 16]);
 
@@ -67,7 +67,7 @@ impl Fingerprint {
     fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
-            // With its length, so that boundaries between parts count.
+            // The length is hashed too, so that boundaries between parts count.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
@@ -95,17 +95,17 @@ pub fn index_of(organization: &Identifier) -> Vec<u8> {
     in_organization(ANSWERS_IN_ORDER, organization.as_str())
 }
 
-/// `{index}{number, big-endian}`, with the key of the record as value. Big-endian numbers sort numerically.
+/// `{index}{number, big-endian}`: has the key of the record as its value. Big-endian numbers sort numerically.
 pub fn index_key(index: &[u8], number: u64) -> Vec<u8> {
     [index, &number.to_be_bytes()].concat()
 }
 
-/// `None` if it is not a key of this index.
+/// `None` if the key is not in this index.
 pub fn number_of(index: &[u8], index_key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(index_key.strip_prefix(index)?.try_into().ok()?))
 }
 
-/// `None` if it is not a key of an organization's index.
+/// `None` if the key is not in an organization's index.
 pub fn organization_of(index_key: &[u8]) -> Option<Identifier> {
     let (organization, _number) = index_key.strip_prefix(ANSWERS_IN_ORDER)?.split_last_chunk::<NUMBER_BYTES>()?;
     Identifier::parse(std::str::from_utf8(organization.strip_suffix(b"/")?).ok()?).ok()
@@ -125,7 +125,7 @@ struct RecordV3<'a> {
     subject: Option<SubjectV2<'a>>,
     #[serde(serialize_with = "as_bytes")]
     body: &'a [u8],
-    /// On the steady clock: a tick and its boot. There always is one.
+    /// A tick of the steady clock and its boot; always present.
     made: Option<(i64, u64)>,
 }
 
@@ -171,13 +171,13 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, RecordError> {
 }
 
 impl Record<'_> {
-    /// Its minimum age by the steady clock: the wall clock may have been set.
+    /// The minimum age by the steady clock, since the wall clock may have been set.
     pub fn age(&self, steady: &SteadyClock) -> Duration {
         let (tick, boot) = self.0.made.unwrap_or_default();
         steady.at_least_since(SteadyTime { boot: Boot(boot), tick: Tick(tick) })
     }
 
-    /// Its number in the index. An entry there with another number belongs to an answer that this one has replaced.
+    /// The answer's number in the index. An index entry with another number belongs to a replaced answer.
     pub fn number(&self) -> u64 {
         self.0.number
     }
@@ -196,7 +196,7 @@ impl Record<'_> {
     }
 }
 
-/// In one piece: serde would write a slice element by element, with the same result.
+/// Serialises all bytes at once. By default serde writes a slice element by element, with the same result.
 fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }

@@ -1,4 +1,4 @@
-//! The keys of all tokens: keys in flight are in memory, those with an answer in the store. A sweep drops expired and
+//! The keys of all tokens: keys in flight are in memory, keys with an answer in the store. A sweep drops expired and
 //! surplus answers, oldest first.
 
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use store::{Batch, Sequence, Store, StoreError, durable_up_to, end_of_prefix};
 
 /// How long an answer is kept, as the API promises.
 const KEPT: Duration = Duration::from_hours(24);
-/// No answer is dropped earlier, however many there are: after this time a client has retried or given up.
+/// No answer is dropped earlier, even if there are too many: after this time a client has retried or given up.
 const KEPT_AT_LEAST: Duration = Duration::from_mins(5);
 
 /// Cheap to clone.
@@ -31,7 +31,7 @@ struct Inner {
     pub store: Arc<dyn Store>,
     pub steady: SteadyClock,
     pub ledgers: Ledgers,
-    /// Wakes the sweep: there are too many answers.
+    /// Wakes the sweep when there are too many answers.
     pub too_many: Notify,
     /// The record keys of requests that are running or whose answer is not durable yet.
     in_flight: DashSet<Arc<[u8]>>,
@@ -41,11 +41,11 @@ struct Inner {
 pub enum KeyState {
     /// The request has been executed, with this answer.
     Executed(StoredAnswer),
-    /// Another request has been executed with the key.
+    /// The key was used for a different request.
     Reused,
     /// A request with the key is running.
     InFlight,
-    /// The organization has used its share of keys, and all of them are too young to be dropped.
+    /// The organization has used its share of keys, and all are too young to be dropped.
     NoRoom,
     /// The key is unused: execute the request.
     Unused(Pending),
@@ -58,7 +58,7 @@ pub struct Pending {
     fingerprint: Fingerprint,
 }
 
-/// A key in flight, freed when this is dropped.
+/// A key in flight, freed on drop.
 struct KeyGuard {
     inner: Arc<Inner>,
     record_key: Arc<[u8]>,
@@ -71,7 +71,7 @@ impl Keys {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Registers the request as running, unless it is or has been.
+    /// Registers the request as running, unless it is already running or executed.
     pub fn begin(
         &self,
         organization: &Identifier,
@@ -80,8 +80,8 @@ impl Keys {
         fingerprint: Fingerprint,
     ) -> Result<KeyState, StoreError> {
         let record_key = answer::record_key(token, key);
-        // First the guard, then the store, which has only durable answers: a guard is dropped when its answer is
-        // durable, so the next request to get the guard sees the answer.
+        // The guard is taken before the store is read, which has only durable answers: a guard is dropped when its
+        // answer is durable, so the next request that gets the guard sees the answer.
         let guard = self.take(&record_key);
         let Some(bytes) = self.inner.store.get(&record_key)? else {
             return Ok(self.unused(guard, organization, fingerprint));
@@ -97,7 +97,7 @@ impl Keys {
         })
     }
 
-    /// Resolves when there are too many answers, so that [`Keys::sweep`] should be called.
+    /// Resolves when there are too many answers; then call [`Keys::sweep`].
     pub async fn too_many(&self) {
         self.inner.too_many.notified().await;
     }
@@ -121,7 +121,7 @@ impl Keys {
 }
 
 impl Pending {
-    /// The key of the record of the answer in the store.
+    /// The store's key of the answer's record.
     pub fn record_key(&self) -> &[u8] {
         &self.guard.record_key
     }
@@ -130,8 +130,8 @@ impl Pending {
         self.fingerprint
     }
 
-    /// Adds the answer to the batch with the effect. Hold `self` until the batch is durable or refused: the key is in
-    /// flight until then.
+    /// Adds the answer to the batch that has the effect. Hold `self` until the batch is durable or refused: the key is
+    /// in flight until then.
     pub fn record(&self, batch: &mut Batch, answer: &StoredAnswer, now: Timestamp) {
         let inner = &self.guard.inner;
         let number = inner.ledgers.add(&self.ledger);
@@ -143,7 +143,7 @@ impl Pending {
         batch.put(answer::index_key(&self.ledger.index, number), record_key);
     }
 
-    /// The same, returning what must be held until then.
+    /// Like [`Self::record`]; returns the value to hold.
     #[must_use]
     pub fn keep(self, batch: &mut Batch, answer: &StoredAnswer, now: Timestamp) -> Self {
         self.record(batch, answer, now);
@@ -169,8 +169,8 @@ fn may_be_dropped_early(age: Duration) -> bool {
 const SWEPT_AT_ONCE: usize = 256;
 /// Index entries counted before the task yields.
 const COUNTED_AT_ONCE: usize = 1_024;
-/// If there are too many answers, this part of the limit is freed in addition, so that not every further answer causes
-/// a sweep.
+/// If there are too many answers, this fraction of the limit is freed in addition, so that not every further answer
+/// causes a sweep.
 const FREED: u64 = 16;
 
 /// The result of sweeping one range of an index.
@@ -179,9 +179,9 @@ struct SweptRange {
     committed: Option<Sequence>,
     /// The number of index entries dropped.
     dropped: u64,
-    /// The number of answers dropped early, since there were too many.
+    /// The number of answers dropped early because there were too many.
     early: u64,
-    /// The next number, unless all further entries are kept.
+    /// The number to continue from, unless all further entries are kept.
     next: Option<u64>,
 }
 
@@ -191,13 +191,14 @@ enum EntryFate {
     Dropped {
         early: bool,
     },
-    /// Its answer has been replaced or dropped.
+    /// The answer has been replaced or dropped.
     Stale,
 }
 
 impl Keys {
-    /// Drops answers older than 24 hours. If there are too many, also the oldest of the organizations that have most, but
-    /// none of the last minutes. Works in ranges, each after the one before is durable, so that other writes are not delayed.
+    /// Drops answers older than 24 hours. If there are too many, also drops the oldest answers of the organizations
+    /// that have most, but none of the last minutes. Works in ranges, each after the previous one is durable, so that
+    /// other writes are not delayed.
     pub async fn sweep(&self) -> Result<(), StoreError> {
         let ledgers = self.inner.ledgers.all();
         let level = self.level(&ledgers).await?;
@@ -251,11 +252,11 @@ impl Keys {
         Ok(())
     }
 
-    /// Drops expired answers, and as many others as are in excess. Returns how many were dropped before their time.
+    /// Drops expired answers, and `excess` others. Returns how many were dropped early.
     async fn sweep_index(&self, ledger: &Ledger, mut excess: u64) -> Result<u64, StoreError> {
         let mut early = 0;
-        // From the beginning each time: the last sweep may have skipped a key in flight, or a number whose batch was
-        // not durable yet.
+        // Each sweep starts at the beginning: the last one may have skipped a key in flight, or a number whose batch
+        // was not durable yet.
         let mut next = Some(0);
         while let Some(from) = next {
             let range = self.sweep_range(ledger, from, excess)?;
@@ -277,7 +278,7 @@ impl Keys {
         let next = last.and_then(|(index_key, _)| answer::number_of(index, index_key)?.checked_add(1));
         let mut range = SweptRange { next, ..SweptRange::default() };
         let mut batch = Batch::default();
-        // Held until the batch is committed: an answer stored between our read and our delete would be lost. Until
+        // Held until the batch is committed: an answer stored between the read and the delete would be lost. Until
         // then, a request with a key that has just expired is told to retry in a second.
         let mut taken: Vec<KeyGuard> = Vec::new();
         for (index_key, record_key) in found {
@@ -311,7 +312,7 @@ impl Keys {
             return Ok(EntryFate::Stale);
         };
         let Ok(record) = answer::decode(&bytes) else {
-            // It would block its key permanently.
+            // An undecodable answer would block its key permanently.
             tracing::error!("dropped an idempotency key whose answer cannot be decoded");
             return Ok(EntryFate::Dropped { early: false });
         };

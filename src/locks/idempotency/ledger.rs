@@ -1,4 +1,4 @@
-//! The number of answers of each organization, and whether it may have another one.
+//! The number of answers of each organization, and whether it may store another one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,16 +15,16 @@ use store::{Store, StoreError, end_of_prefix, for_each};
 pub(super) struct Ledger {
     pub organization: Identifier,
     pub index: Vec<u8>,
-    /// The number of the next answer. An answer that the store refused leaves a gap.
+    /// The number of the next answer. Answers that the store refused leave gaps.
     pub next_number: AtomicU64,
-    /// The entries in the index, or a few more: answers that the store refused are counted until the next recount.
+    /// The number of index entries, or a few more: answers that the store refused are counted until the next recount.
     kept: AtomicU64,
 }
 
 pub(super) struct Ledgers {
     pub keys_max: u64,
     of_organizations: DashMap<Identifier, Arc<Ledger>>,
-    /// The entries of all ledgers.
+    /// The number of entries in all ledgers.
     total: AtomicU64,
     meter: ShareMeter,
 }
@@ -61,7 +61,7 @@ impl Ledgers {
         self.total.load(Ordering::Relaxed)
     }
 
-    /// Shows operators the organizations with many.
+    /// Shows operators the organizations with many answers.
     pub fn show(&self) {
         for ledger in &self.of_organizations {
             self.meter.used(ledger.key(), ledger.kept() as usize);
@@ -79,7 +79,7 @@ impl Ledgers {
         has_room
     }
 
-    /// Returns the number of the answer.
+    /// Counts an answer and returns its number.
     pub fn add(&self, ledger: &Ledger) -> u64 {
         self.total.fetch_add(1, Ordering::Relaxed);
         ledger.kept.fetch_add(1, Ordering::Relaxed);
@@ -91,7 +91,7 @@ impl Ledgers {
         self.correct(ledger, |kept| kept.saturating_sub(entries));
     }
 
-    /// There were `counted` entries when the ledger said `kept`.
+    /// Corrects the ledger: there were `counted` entries when it said `kept`.
     pub fn recounted(&self, ledger: &Ledger, kept: u64, counted: u64) {
         self.correct(ledger, |now| (now + counted).saturating_sub(kept));
     }
@@ -100,7 +100,7 @@ impl Ledgers {
     fn correct(&self, ledger: &Ledger, correction: impl Fn(u64) -> u64) {
         let corrected = ledger.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| Some(correction(kept)));
         let before = corrected.unwrap_or_else(|unchanged| unchanged);
-        // Wraps around for subtractions, and so does the addition.
+        // A subtraction wraps around, and the addition wraps back.
         self.total.fetch_add(correction(before).wrapping_sub(before), Ordering::Relaxed);
     }
 }

@@ -1,4 +1,4 @@
-//! Guarantees for clients, over a store that can be held, refused and killed.
+//! Guarantees for clients, over a store that can be held back, made to refuse, and killed.
 
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use domain::{Boot, IdSeed, Identifier, Tick, Timestamp};
 use store::{Batch, MemoryStore, Store, StoreError, end_of_prefix};
 
 const NOW: Timestamp = Timestamp::from_millis(1_794_735_000_000);
-/// The time from which an answer of `NOW` may be dropped if there are too many.
+/// The time from which an answer stored at `NOW` may be dropped if there are too many.
 const MINUTES_LATER: Timestamp = Timestamp::from_millis(NOW.as_millis() + 5 * 60 * 1000);
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 const ANA: IdSeed = IdSeed([1; 12]);
@@ -126,8 +126,8 @@ async fn an_answer_ages_by_the_steady_clock_alone() {
     let keys = Keys::open(store.clone(), 10, steady()).unwrap();
     assert!(matches!(retried(&keys), KeyState::Executed(_)), "after a restart");
 
-    // After a reboot, or on another machine, the age of an answer is unknown, except that it existed when the server
-    // started: even if the machine has been up for days.
+    // After a reboot, or on another machine, the age of an answer is unknown, except that the answer existed when the
+    // server started, even if the machine has been up for days.
     let keys = Keys::open(store.clone(), 10, SteadyClock::new(Boot(2), || Tick(STEADY.get()))).unwrap();
     for (open, is_kept) in [(0, true), (DAY_MILLIS - 1, true), (DAY_MILLIS, false)] {
         STEADY.set(UPTIME_MILLIS + open);
@@ -142,7 +142,7 @@ async fn an_answer_is_kept_for_24_hours_and_no_longer() {
     let last_moment = later(NOW, DAY_MILLIS - 1);
     at(&keys, last_moment).sweep().await.unwrap();
     assert_eq!(replayed(&keys, "a", last_moment), Some(answer("first")));
-    // Expired, it counts as absent before any sweep.
+    // An expired answer counts as absent before any sweep.
     let expired = later(NOW, DAY_MILLIS);
     assert!(matches!(at(&keys, expired).begin(&acme(), ANA, &key("a"), ANOTHER).unwrap(), KeyState::Unused(_)));
     at(&keys, expired).sweep().await.unwrap();
@@ -224,7 +224,7 @@ async fn a_bound_exceeded_by_far_is_kept_after_one_sweep() {
     for number in 0..3_000 {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
-    // A smaller limit, as after a change of the settings.
+    // The limit is lowered, as after a change of the settings.
     let keys = Keys::open(store.clone(), 1_600, steady()).unwrap();
     at(&keys, MINUTES_LATER).sweep().await.unwrap();
     assert_eq!(left(&store), 2 * 1_500, "with some room for the next");
@@ -278,7 +278,7 @@ async fn a_sweep_leaves_alone_what_is_being_recorded_anew() {
     let mut batch = Batch::default();
     let in_flight = fresh(&keys, "a", anew).keep(&mut batch, &answer("second"), anew);
     store.commit(batch).unwrap();
-    // The first answer is still what the store shows, and old enough; only that of the other key goes.
+    // The store still shows the first answer, which is old enough; only the other key's answer is dropped.
     let sweep = at(&keys, anew).sweep();
     let release = async {
         store.release();
@@ -368,7 +368,7 @@ fn steady() -> SteadyClock {
     SteadyClock::new(Boot(1), || Tick(STEADY.get()))
 }
 
-/// The same keys, after the steady clock was moved to this time of the wall clock.
+/// The same keys, with the steady clock moved to match this wall-clock time.
 fn at(keys: &Keys, now: Timestamp) -> &Keys {
     STEADY.set(UPTIME_MILLIS + now.as_millis() - NOW.as_millis());
     keys
@@ -399,12 +399,12 @@ fn later(time: Timestamp, millis: i64) -> Timestamp {
     Timestamp::from_millis(time.as_millis() + millis)
 }
 
-/// Begins ana's request, which must be unknown.
+/// Begins ana's request, whose key must be unused.
 fn fresh(keys: &Keys, text: &str, now: Timestamp) -> Pending {
     begun(keys, &acme(), text, now).unwrap_or_else(|| panic!("there is no room for {text}"))
 }
 
-/// The same in any organization; `None` if that has no room.
+/// Like [`fresh`], in any organization; `None` if the organization has no room.
 fn begun(keys: &Keys, organization: &Identifier, text: &str, now: Timestamp) -> Option<Pending> {
     match at(keys, now).begin(organization, token_of(organization), &key(text), REQUEST).unwrap() {
         KeyState::Unused(pending) => Some(pending),
@@ -422,7 +422,7 @@ fn execute(store: &MemoryStore, keys: &Keys, text: &str, answer: &StoredAnswer, 
     assert!(execute_in(store, keys, &acme(), text, answer, now), "there is no room for {text}");
 }
 
-/// The same in any organization; false if that has no room.
+/// Like [`execute`], in any organization; false if the organization has no room.
 fn execute_in(
     store: &MemoryStore,
     keys: &Keys,

@@ -68,7 +68,7 @@ pub fn key(pipeline: &PipelineKey) -> Vec<u8> {
     path(PIPELINES, pipeline)
 }
 
-/// `PD/{organization}/{pipeline}`: its last declaration in a file.
+/// `PD/{organization}/{pipeline}`: the last declaration in a file.
 pub fn declaration_key(pipeline: &PipelineKey) -> Vec<u8> {
     path(DECLARED_PIPELINES, pipeline)
 }
@@ -126,7 +126,7 @@ pub fn encode(pipeline: &Pipeline) -> Vec<u8> {
     record::encode(&pipeline.to_form())
 }
 
-/// The declaration of a file, for comparison with its previous one.
+/// The stored form of a declaration, for comparison with the previous one.
 pub fn encode_declaration(definition: &Definition) -> Vec<u8> {
     record::encode(&definition.to_form())
 }

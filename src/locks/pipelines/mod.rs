@@ -1,9 +1,9 @@
-//! The pipelines of every organization: declared by files, changed and stopped through the API. All are in memory and
-//! in the store. Knows nothing of environments, nor of how a deployment runs.
+//! The pipelines of every organization: declared by files, changed and stopped through the API. All are both in memory
+//! and in the store. Independent of environments and of how a deployment runs.
 //!
 //! Changes follow [`Published`](store::Published): writers decide on the newest state and are answered when their
-//! change is durable; readers see durable state. A declaration is applied when it is new or has changed; until then
-//! changes through the API hold, including deletions, through restarts too. Each file uses only those before it:
+//! change is durable; readers see durable state. A declaration is applied when it is new or has changed. Until then,
+//! changes through the API stay, including deletions, also across restarts. Each file uses only those before it:
 //! pipeline, change.
 
 mod change;
@@ -29,7 +29,7 @@ pub use pipeline::{
     STATUSES, check_api_url, check_repository_url, default_branch, default_method, step_name,
 };
 
-/// Well above the organizations we know, few enough to keep in memory and to list.
+/// Per organization: well above all known uses, and few enough to keep in memory and to list.
 pub const PIPELINES_MAX: usize = 1_000;
 
 /// Cheap to clone.
@@ -40,7 +40,7 @@ pub struct Pipelines {
 
 struct Inner {
     pipelines: PublishedPipelines,
-    /// Shared by requests that create an environment, held exclusively by a request that deletes a pipeline without
+    /// Shared by requests that create an environment; held exclusively by a request that deletes a pipeline without
     /// environments.
     entrance: tokio::sync::RwLock<()>,
 }
@@ -90,8 +90,8 @@ impl Pipelines {
         apply(&self.inner.pipelines, declared, now).await
     }
 
-    /// Deletes a pipeline that its file no longer declares, if it exists. The caller has checked, holding `Closing`,
-    /// that it has no environments.
+    /// Deletes a pipeline that its file no longer declares, if it exists. The caller holds `Closing` and has checked
+    /// that the pipeline has no environments.
     pub async fn prune(&self, key: &PipelineKey, _: &Closing<'_>, now: Timestamp) -> Result<(), StoreError> {
         prune(&self.inner.pipelines, key, now).await
     }
@@ -105,7 +105,7 @@ impl Pipelines {
         self.inner.pipelines.read().of(organization).cloned().collect()
     }
 
-    /// The same, durable or not, for callers that base a decision on it.
+    /// Like [`Self::list`], in the newest state, durable or not, for callers that base a decision on it.
     pub fn newest(&self, organization: &Identifier) -> Vec<Arc<Pipeline>> {
         self.inner.pipelines.with_newest(|newest| newest.of(organization).cloned().collect())
     }
@@ -137,7 +137,7 @@ impl Pipelines {
         put.await
     }
 
-    /// The caller has checked, holding `Closing`, that the pipeline has no environments.
+    /// The caller holds `Closing` and has checked that the pipeline has no environments.
     pub async fn delete(
         &self,
         key: &PipelineKey,
@@ -154,7 +154,7 @@ impl Pipelines {
         deleted.await
     }
 
-    /// Stops a pipeline; `beside` adds to the batch, and its result is held until the batch is durable or refused. A
+    /// Stops a pipeline. `beside` adds to the batch; its result is held until the batch is durable or refused. A
     /// stopped pipeline keeps its first reason.
     pub async fn stop<Held>(
         &self,
@@ -173,7 +173,7 @@ impl Pipelines {
         self.switch(key, to, event, Cause::by(by, now), beside).await
     }
 
-    /// The reverse of `stop`. The caller notifies the environments whose deployments wait.
+    /// The reverse of `stop`. The caller notifies the environments with waiting deployments.
     pub async fn resume<Held>(
         &self,
         key: &PipelineKey,
@@ -185,14 +185,14 @@ impl Pipelines {
         self.switch(key, to, EventData::PipelineResumed, Cause::by(by, now), beside).await
     }
 
-    /// Hold it while creating an environment. None if the pipeline does not exist.
+    /// Hold the guard while creating an environment. None if the pipeline does not exist.
     pub async fn entering(&self, key: &PipelineKey) -> Option<Entering<'_>> {
         let entrance = self.inner.entrance.read().await;
         let exists = self.get(&key.organization, key.pipeline.as_str()).is_some();
         exists.then_some(Entering { _entrance: entrance })
     }
 
-    /// Hold it while deleting a pipeline.
+    /// Hold the guard while deleting a pipeline.
     pub async fn closing(&self) -> Closing<'_> {
         Closing { _entrance: self.inner.entrance.write().await }
     }
@@ -230,18 +230,18 @@ fn check(present: Option<&Pipeline>, expected: Option<&Expected>) -> Result<(), 
     if holds { Ok(()) } else { Err(PipelinesError::Changed) }
 }
 
-/// Changes between two waits for the disk: a few megabytes at most.
+/// Changes applied between two waits for the disk: a few megabytes at most.
 const APPLIED_PER_WAIT: usize = 32;
 
-/// A pipeline as a file declares it.
+/// A pipeline as declared in a file.
 #[derive(Debug, Clone)]
 pub struct Declared {
     pub key: PipelineKey,
     pub definition: Definition,
 }
 
-/// Applies, durably, the declarations that have changed. Whether a pipeline is stopped is not part of its declaration.
-/// An operator's file may exceed the limit on the number of pipelines.
+/// Durably applies the declarations that have changed. A declaration does not say whether its pipeline is stopped. An
+/// operator's file may exceed the limit on the number of pipelines.
 async fn apply(pipelines: &PublishedPipelines, declared: Vec<Declared>, now: Timestamp) -> Result<(), StoreError> {
     let mut changed = 0;
     let count = declared.len();
@@ -272,7 +272,7 @@ async fn apply(pipelines: &PublishedPipelines, declared: Vec<Declared>, now: Tim
     Ok(())
 }
 
-/// The last declaration of each pipeline in the file of an organization, in its stored form.
+/// The last declaration of each pipeline in an organization's file, in stored form.
 fn last_declared(store: &dyn Store, organization: &Identifier) -> Result<BTreeMap<PipelineKey, Vec<u8>>, StoreError> {
     let mut declared = BTreeMap::new();
     for_each(store, &change::declarations_of(organization), |key, declaration| {
@@ -293,8 +293,8 @@ pub fn pipeline_differences(
     differences(last_declared(store, organization)?, declared.iter().map(form), exists)
 }
 
-/// Deletes a pipeline that its file no longer declares, and the mark of its declaration, in one batch. The caller has
-/// checked, holding the gate, that it has no environments.
+/// Deletes a pipeline that its file no longer declares, and the mark of its declaration, in one batch. The caller holds
+/// the gate and has checked that the pipeline has no environments.
 async fn prune(pipelines: &PublishedPipelines, key: &PipelineKey, now: Timestamp) -> Result<(), StoreError> {
     let pruned = pipelines.change(|newest, batch| {
         batch.delete(change::declaration_key(key));

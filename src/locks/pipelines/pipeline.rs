@@ -1,5 +1,5 @@
-//! One pipeline, and its definition by a file or a request. Everything here is within its limits: callers check values
-//! with the functions here and those of the domain before they create one.
+//! One pipeline, and its definition by a file or a request. All values are within their limits: callers check them with
+//! the functions here and in the domain first.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use domain::named::named_enum;
 use domain::pipeline::URL_LENGTH_MAX;
 use domain::{Blueprint, Context, Identifier, Malformed, Person, PipelineKey, Timestamp, VariableName};
 
-/// The statuses that an HTTP step may expect: all that HTTP has.
+/// The statuses that an HTTP step may expect: all that HTTP allows.
 pub const STATUSES: RangeInclusive<u32> = 100..=599;
-/// More than any step distinguishes.
+/// More statuses than any step distinguishes.
 pub const EXPECTED_STATUSES_MAX: usize = 32;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pipeline {
     pub key: PipelineKey,
-    /// For people.
+    /// The display name.
     pub name: String,
     pub slug: Identifier,
     pub blueprint: Arc<Blueprint>,
     pub repository: Option<Repository>,
     pub stopped: Option<Stopped>,
-    /// A new number with every change, never reused by the pipeline.
+    /// Changes with every change of the pipeline, and is never reused.
     pub revision: u64,
 }
 
-/// Why and since when its deployments wait.
+/// Who stopped the pipeline, when and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stopped {
     pub by: Person,
@@ -34,7 +34,7 @@ pub struct Stopped {
     pub reason: Option<Context>,
 }
 
-/// A pipeline as a file or a request defines it, without whether it is stopped.
+/// A pipeline as defined by a file or a request, without its stopped state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub name: String,
@@ -49,7 +49,7 @@ pub struct Repository {
     pub provider: Provider,
     pub url: Arc<str>,
     pub default_branch: Arc<str>,
-    /// The secret, of the pipeline or its organization, for pushing and for opening pull requests.
+    /// The name of the secret, of the pipeline or its organization, for pushing and for opening pull requests.
     pub credential: Option<VariableName>,
     /// The API of a self-hosted GitHub server.
     pub api_url: Option<Arc<str>>,
@@ -83,9 +83,9 @@ pub const REPOSITORY_URL_PATTERN: &str = "^((https://|ssh://([A-Za-z0-9._~-]+@)?
 pub const API_URL_PATTERN: &str = "^(https://[A-Za-z0-9][A-Za-z0-9.-]*|http://(localhost|127\\.0\\.0\\.1))(:[0-9]{1,5})?\
                                    (/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$";
 
-/// Checks only its form: whether the repository exists is known when it is needed. A password would be shown to every
-/// reader of the pipeline, and so would a token in place of the user in an https URL; and a host must not be mistaken
-/// for an option of ssh.
+/// Checks only the form: whether the repository exists is found out when it is needed. Refuses a password, and a token
+/// in place of the user in an https URL, since every reader of the pipeline would see it; and a host that ssh could
+/// mistake for an option.
 pub fn check_repository_url(text: &str) -> Result<(), Malformed> {
     let form = "must be the https, ssh or file URL of a repository, or git@host:path, of at most 2048 visible ASCII characters";
     let sane = text.len() <= URL_LENGTH_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
@@ -127,7 +127,7 @@ fn is_host(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
 }
 
-/// Every request sends a credential there, so it must be encrypted, or stay on this machine.
+/// Every request sends a credential to this URL, so it must be encrypted or stay on this machine.
 pub fn check_api_url(text: &str) -> Result<(), Malformed> {
     let is_sound = || {
         let (rest, is_plain) = match text.strip_prefix("http://") {

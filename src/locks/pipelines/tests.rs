@@ -1,4 +1,4 @@
-//! Pipelines over a store that can hold, refuse and be opened again. The order of publishing is tested with
+//! Pipelines over a store that can be held back, made to refuse, and reopened. The order of publishing is tested with
 //! `store::Published`.
 
 #![allow(clippy::unwrap_used)]
@@ -319,7 +319,7 @@ fn named(name: &str) -> Definition {
     Definition { name: name.to_owned(), slug: identifier("web"), blueprint: Arc::default(), repository: None }
 }
 
-/// With every field that a pipeline can have.
+/// A definition with every field that a pipeline can have.
 fn full() -> Definition {
     let run = Step::own(step_name(0), Action::Run(vec![Arc::from("echo"), Arc::from("ä $X")]));
     let call = HttpCall {

@@ -1,5 +1,5 @@
-//! The deadline of each environment, in one ordered set. A deadline costs one entry there; its environment need not be
-//! in memory.
+//! The deadline of each environment, in one ordered set. A deadline costs one entry; its environment need not be in
+//! memory.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -11,14 +11,13 @@ use tokio::sync::Notify;
 use ambient::backoff::{Backoff, Retries};
 use domain::{EnvironmentKey, Tick};
 
-/// The pauses before another attempt for an environment that could not be signalled or loaded because the store cannot
-/// be read.
+/// The pauses before retrying an environment that could not be signalled or loaded because the store could not be read.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20));
 
 #[derive(Default)]
 pub struct Deadlines {
     armed: Mutex<Armed>,
-    /// Notified when the first deadline changes.
+    /// Notified when the earliest deadline changes.
     moved: Notify,
 }
 
@@ -26,7 +25,7 @@ pub struct Deadlines {
 struct Armed {
     in_order: BTreeSet<(Tick, EnvironmentKey)>,
     by_key: HashMap<EnvironmentKey, Tick, RandomState>,
-    /// Per environment, so that a damaged one does not delay others.
+    /// Kept per environment, so that a damaged one does not delay others.
     failing: HashMap<EnvironmentKey, Retries>,
 }
 
@@ -50,15 +49,15 @@ impl Deadlines {
         }
     }
 
-    /// Sets the deadline of an environment that could not be signalled or loaded, after a pause that grows until it is
-    /// loaded.
+    /// Sets the deadline of an environment that could not be signalled or loaded, after a pause that grows until it has
+    /// been loaded.
     pub fn arm_again(&self, key: &EnvironmentKey, now: Tick) {
         let new = || Retries::new(BACKOFF);
         let pause = self.armed.lock().failing.entry(key.clone()).or_insert_with(new).failed();
         self.arm(key, Some(now.after(pause)));
     }
 
-    /// It was loaded, or no longer exists: its next failure is a first one.
+    /// Resets the pause of an environment that was loaded or no longer exists.
     pub fn loaded(&self, key: &EnvironmentKey) {
         self.armed.lock().failing.remove(key);
     }
@@ -83,7 +82,7 @@ impl Deadlines {
         due
     }
 
-    /// Waits until the first deadline may have passed, or has changed; `tick` reads the clock.
+    /// Waits until the earliest deadline may have passed, or has changed; `tick` reads the clock.
     pub async fn next(&self, tick: impl Fn() -> Tick) {
         let moved = self.moved.notified();
         let first = self.armed.lock().first();

@@ -1,6 +1,6 @@
-//! The services shared by all actors and pools of a store. Each larger service is in its own file and knows none of the
-//! others above it; [`Services`] combines them, with the pipelines as deployments see them and the lock times for
-//! operators.
+//! The services shared by all actors and pools of a store. Each larger service has its own file and uses only those
+//! below it. [`Services`] combines them; this file also has the pipelines as deployments see them, and the lock times
+//! for operators.
 
 pub mod deadlines;
 pub mod session_index;
@@ -95,8 +95,8 @@ impl Services {
         self.directory.upgrade().is_none_or(|directory| directory.remove_unneeded(key, inbox))
     }
 
-    /// Answers the client of a claim, when the answer is durable. A grant that does not reach its client is taken back,
-    /// or with an idempotency key kept for a while.
+    /// Answers the client of a claim, once the answer is durable. A grant that does not reach its client is taken back
+    /// or, with an idempotency key, kept for a while.
     pub fn deliver(&self, client: HeldClient, outcome: ClaimOutcome) {
         let keyed = client.keyed.is_some();
         drop(client.keyed);
@@ -111,7 +111,7 @@ impl Services {
         }
     }
 
-    /// Without an executor nothing is done; when one is set, everything begun by then is recovered.
+    /// Does nothing without an executor; when one is set, everything begun by then is recovered.
     pub fn perform(&self, key: &EnvironmentKey, effect: Effect) {
         let Some(executor) = self.executor.get() else { return };
         match effect {
@@ -122,10 +122,10 @@ impl Services {
     }
 }
 
-/// Pipelines as deployments see them, and the environments whose deployment waits for its pipeline to be resumed.
+/// Pipelines as deployments see them, and the environments with a deployment that waits for its pipeline to be resumed.
 pub struct PipelineStatus {
     definitions: Arc<dyn Definitions>,
-    /// Each with its first waiting deployment.
+    /// Held-back environments with their first waiting deployment.
     held_back: DashMap<EnvironmentKey, DeploymentId>,
     /// Whether the unfinished deployments of the last run have been recovered.
     recovered: AtomicBool,
@@ -179,7 +179,7 @@ impl LockTimes {
         }
     }
 
-    /// The lock has moved from one session to another, if they differ.
+    /// Records that the lock has passed from one session to another, if they differ.
     pub fn passed(&self, from: Option<&Session>, to: Option<&Session>, now: Now) {
         let (held, waited) = durations(from, to, now);
         if let Some(held) = held {

@@ -1,9 +1,9 @@
-//! Which environments of an organization have sessions that hold or wait, so that these can be listed without examining
-//! every environment.
+//! The environments of an organization that have sessions, so that sessions can be listed without examining every
+//! environment.
 //!
-//! An organization's index is off, and costs one load per published view, until its sessions are first listed. Then it
-//! is activated, and earlier state is read from the store once. It follows the published views, so it shows nothing
-//! that could still be lost, and everything in earlier answers.
+//! An organization's index is inactive, and costs one atomic load per published view, until its sessions are first
+//! listed. Then it is activated, and earlier state is read from the store once. The index follows the published views,
+//! so it shows nothing that could still be lost, and everything that earlier answers mentioned.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ use tokio::sync::OnceCell;
 use domain::{Environment, EnvironmentKey, Identifier, Person, Session, SessionId, Timestamp};
 use store::Sequence;
 
-/// A reader of the whole index holds one shard at a time: with this many, an actor waits for it at most a millisecond.
+/// A reader of the whole index locks one shard after another: with this many, an actor waits at most a millisecond.
 const SHARDS: usize = 64;
 
 /// The indexes of all organizations.
@@ -37,9 +37,9 @@ impl SessionIndexes {
 /// The environments of one organization that have sessions.
 #[derive(Default)]
 pub struct SessionIndex {
-    /// Whether the sessions have ever been listed; until then, nothing is reported here.
+    /// Whether the sessions have ever been listed; before that, nothing is reported here.
     active: AtomicBool,
-    /// Whether the earlier state is in it too.
+    /// Set once the earlier state has been read too.
     pub learned: OnceCell<()>,
     environments: std::sync::OnceLock<DashMap<EnvironmentKey, Indexed, RandomState>>,
 }
@@ -48,7 +48,7 @@ pub struct SessionIndex {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Indexed {
     pub holder: Option<Holder>,
-    /// Whether there are waiters for it by name; its view has the details.
+    /// Whether the environment has waiters by name; its view has the details.
     pub has_queue: bool,
     /// The sequence of the view.
     settled: Sequence,
@@ -63,13 +63,13 @@ pub struct Holder {
 }
 
 impl SessionIndex {
-    /// From now on every published view is reported.
+    /// Makes every view published from now on be reported.
     pub fn activate(&self) {
         self.environments.get_or_init(|| DashMap::with_hasher_and_shard_amount(RandomState::default(), SHARDS));
         self.active.store(true, Ordering::SeqCst);
     }
 
-    /// Readers see this state of an environment from now on; it has been durable since `settled`.
+    /// Readers see this state of an environment from now on. It has been durable since `settled`.
     pub fn published(&self, key: &EnvironmentKey, environment: &Environment, settled: Sequence) {
         if self.active.load(Ordering::SeqCst) {
             self.report(key, Indexed::of(environment, settled));
@@ -78,11 +78,11 @@ impl SessionIndex {
 
     fn report(&self, key: &EnvironmentKey, indexed: Indexed) {
         let Some(environments) = self.environments.get() else { return };
-        // While the store is being read, an environment without sessions is recorded too, since the read state may be
+        // While the store is being read, environments without sessions are recorded too, since the read state may be
         // older.
         let is_worth_noting = !indexed.is_empty() || !self.learned.initialized();
         match environments.entry(key.clone()) {
-            // An actor that has died may deliver its last view late.
+            // A dead actor's last view may arrive late.
             Entry::Occupied(known) if known.get().settled > indexed.settled => {}
             Entry::Occupied(mut known) if is_worth_noting => _ = known.insert(indexed),
             Entry::Occupied(known) => _ = known.remove(),
@@ -101,7 +101,7 @@ impl SessionIndex {
         }
     }
 
-    /// The store has been read: environments without sessions need not be recorded any longer.
+    /// Removes environments without sessions, which are no longer needed once the store has been read.
     pub fn forget_empty(&self) {
         if let Some(environments) = self.environments.get() {
             environments.retain(|_, indexed| !indexed.is_empty());
@@ -157,7 +157,7 @@ mod tests {
         found
     }
 
-    /// A free environment, and the same with a holder.
+    /// A free environment, and the same environment with a holder.
     fn states() -> (Environment, Environment) {
         let mut subject = Subject::with(Configuration::default());
         let free = subject.environment.clone();

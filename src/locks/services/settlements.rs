@@ -1,5 +1,5 @@
-//! Answers that wait for the disk. Each thread that runs actors has one queue of them, in the order of the log, and one
-//! task that is woken once per group of commits, however many answers it settles.
+//! Answers that wait for the disk. Each thread that runs actors has one queue of answers, in the order of the log, and
+//! one task that is woken once per group of commits, however many answers the group settles.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ impl Settlements {
     }
 
     /// Runs `settle` on this thread when the log is durable up to `sequence`, after everything this thread queued
-    /// before: a thread hands in its batches with rising sequences, so the order costs nothing.
+    /// before. A thread hands in its batches with rising sequences, so no sorting is needed.
     pub fn when_durable(&self, sequence: Sequence, settle: Settle) {
         let queue = self.queue_of_this_thread();
         queue.waiting.borrow_mut().push_back((sequence, settle));

@@ -1,5 +1,4 @@
-//! Signals: messages that an actor must get even while its mailbox is full, and whose sender does not wait for an
-//! answer.
+//! Signals: messages that reach an actor even while its mailbox is full, and that no sender awaits an answer to.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -17,7 +16,7 @@ pub enum Signal {
     WaitedEnough(Ticket),
     /// A grant could not be delivered to its client.
     Undelivered { session: SessionId, keyed: bool },
-    /// A client has read that its session holds the lock, which the store has refused to record so far.
+    /// A client has read that its session holds the lock, and the store has refused to record that so far.
     Seen(SessionId),
     /// A waiter for any environment may want this one.
     Offer,
@@ -51,14 +50,14 @@ pub trait ActorDirectory: Send + Sync {
 #[derive(Default)]
 pub struct Inbox {
     signals: Mutex<Vec<Signal>>,
-    /// Messages sent and not yet handled. Raised under the directory's guard, so that at zero, under the same guard,
-    /// the mailbox is empty.
+    /// Messages sent and not yet handled. Incremented under the directory's guard: if it is zero under that guard, the
+    /// mailbox is empty.
     pending: AtomicU32,
     used: AtomicBool,
 }
 
 impl Inbox {
-    /// Returns whether it is the only unread signal.
+    /// Returns whether this is the only unread signal.
     pub fn leave_signal(&self, signal: Signal) -> bool {
         let mut signals = self.signals.lock();
         signals.push(signal);

@@ -1,5 +1,5 @@
 //! Waiting claims: their clients and answers, the order of arrival, polls, and the places to which clients may return.
-//! Permits have a share for each organization and each of its members, and a limit for each token.
+//! Each organization and each of its members has a share of the places; each token has a limit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,12 +21,12 @@ pub struct WaiterRegistry {
     next_ticket: AtomicU64,
     lane: TicketLane,
     started: Tick,
-    /// Waiters in memory for an environment by name.
+    /// The number of waiters in memory for an environment by name.
     by_name: AtomicUsize,
-    /// Sessions that ended in a queue since the last cleanup.
+    /// The number of sessions that ended in a queue since the last cleanup.
     ended: AtomicUsize,
     polled: DashMap<Ticket, Polled>,
-    /// By the record of their idempotency key.
+    /// By the record key of the waiter's idempotency key.
     kept_places: DashMap<Arc<[u8]>, KeptPlace>,
     /// Whether the server shuts down, so that clients can no longer wait.
     closing: watch::Sender<bool>,
@@ -36,7 +36,7 @@ pub struct WaiterRegistry {
 /// A waiter whose place is kept by polling.
 struct Polled {
     last: Tick,
-    /// `None` if it was restored and its organization or its token has more waiters than the limit.
+    /// `None` for a restored waiter above the limit of its organization or token.
     place: Option<WaitingPlace>,
 }
 
@@ -47,7 +47,7 @@ pub enum QueueKey {
     Pool(PipelineKey),
 }
 
-/// The same, borrowed: a claim that does not wait needs no separate key.
+/// A borrowed [`QueueKey`]: a claim that does not wait needs no owned key.
 #[derive(Debug, Clone, Copy)]
 pub enum QueueRef<'a> {
     Environment(&'a EnvironmentKey),
@@ -81,11 +81,11 @@ pub struct KeptPlace {
 }
 
 impl WaiterRegistry {
-    /// `waiting`: how many claims may wait; `per_token`: how many of one token.
+    /// `waiting`: how many claims may wait; `per_token`: how many of them may have the same token.
     pub fn new(started: Now, lane: TicketLane, waiting: Capacity, per_token: usize) -> Self {
         Self {
-            // Later runs use later tickets: each run begins with its starting millisecond, and has a million tickets
-            // per millisecond, which the shards of a cluster share.
+            // Later runs use later tickets: each run begins at its starting millisecond, with a million tickets per
+            // millisecond, which the shards of a cluster share.
             next_ticket: AtomicU64::new(lane.first_from(started.at.as_millis().unsigned_abs() << 20 | 1)),
             lane,
             started: started.tick,
@@ -103,7 +103,7 @@ impl WaiterRegistry {
         Ticket(self.next_ticket.fetch_add(self.lane.of.get(), Ordering::Relaxed))
     }
 
-    /// A place for a claim that may have to wait.
+    /// Takes a place for a claim that may have to wait.
     pub fn place(
         &self,
         queue: QueueRef<'_>,
@@ -124,7 +124,7 @@ impl WaiterRegistry {
             }
             KeptBy::Polling => {
                 self.start_polling(waiter.ticket, self.started);
-                // It already had its place before, whatever its role.
+                // The waiter already had a place, so it may use the admins' reserve whatever its role.
                 let holder = Holder { member: waiter.session.user.id, is_admin: true };
                 self.keep(waiter.ticket, self.place(queue.borrowed(), Some(holder), waiter.via.as_ref()).ok());
             }
@@ -144,12 +144,12 @@ impl WaiterRegistry {
         self.kept_places.get(record_key).map(|place| place.clone())
     }
 
-    /// From now on the place is kept by polling.
+    /// The client keeps its place by polling from now on.
     pub fn start_polling(&self, ticket: Ticket, now: Tick) {
         self.polled.entry(ticket).or_insert(Polled { last: now, place: None }).last = now;
     }
 
-    /// Holds the place of a polling waiter until it is forgotten.
+    /// Holds the place of a polling waiter until the waiter is forgotten.
     pub fn keep(&self, ticket: Ticket, place: Option<WaitingPlace>) {
         if let Some(mut polled) = self.polled.get_mut(&ticket) {
             polled.place = place;
@@ -173,7 +173,7 @@ impl WaiterRegistry {
         waiter.presence(HeldClient::connection(client), self.is_closing(), now, |ticket| self.last_poll(ticket))
     }
 
-    /// The number of waiters for an environment by name, if it is in memory.
+    /// The number of waiters in memory for an environment by name.
     pub fn by_name(&self) -> usize {
         self.by_name.load(Ordering::Relaxed)
     }
@@ -205,7 +205,7 @@ impl WaiterRegistry {
     }
 
     pub async fn closed(&self) {
-        // The sender lives as long as we do.
+        // The sender lives as long as `self`.
         self.closing.subscribe().wait_for(|closing| *closing).await.ok();
     }
 
@@ -231,13 +231,13 @@ pub enum ClaimOutcome {
     Queued {
         session: Arc<Session>,
         position: usize,
-        /// Whether it waits for a lock that only ends when it is released.
+        /// Whether the session waits for a lock that only ends when it is released.
         holder_never_expires: bool,
     },
 }
 
 impl ClaimOutcome {
-    /// The outcome of a claim that was decided in this environment; None if it waits or was refused.
+    /// The outcome of a claim decided in this environment. None if the claim waits or was refused.
     pub fn of(reply: ClaimReply, environment: &EnvironmentKey) -> Option<Self> {
         match reply {
             ClaimReply::Granted(session) => Some(Self::Granted { environment: environment.clone(), session }),
@@ -248,7 +248,7 @@ impl ClaimOutcome {
         }
     }
 
-    /// It does not wait for one holder: whichever environment is free first will do.
+    /// A waiter for any environment does not depend on one holder.
     pub fn queued_for_any(waiter: &Waiter, position: usize) -> Self {
         Self::Queued { session: Arc::new(waiter.session.clone()), position, holder_never_expires: false }
     }
@@ -261,8 +261,8 @@ pub struct Keyed<R> {
 }
 
 impl<R> Keyed<R> {
-    /// The key stays in flight as long as this lives. Drop it when the batch is durable or refused, and before the
-    /// client is answered, which may use its key again immediately.
+    /// Adds the answer to the batch. The key stays in flight until `self` is dropped. Drop it when the batch is durable
+    /// or refused, and before answering the client, which may reuse its key immediately.
     pub fn record(&self, batch: &mut Batch, reply: &R, now: Timestamp) {
         self.pending.record(batch, &(self.render)(reply), now);
     }
@@ -273,7 +273,7 @@ pub struct HeldClient {
     pub reply: oneshot::Sender<Result<ClaimOutcome, Failure>>,
     /// Boxed, since it is large and most claims have none.
     pub keyed: Option<Box<Keyed<ClaimOutcome>>>,
-    /// Its place among all waiting claims, unless it does not wait.
+    /// The client's place among all waiting claims, unless it does not wait.
     pub place: Option<WaitingPlace>,
 }
 
@@ -309,7 +309,7 @@ struct WaitingPlaces {
     of_tokens: Limited<TokenId>,
 }
 
-/// Given back when it is dropped.
+/// A claim's permit to wait, returned on drop.
 pub struct WaitingPlace {
     _among_all: Permit,
     /// None for a claim without a token.
@@ -317,7 +317,7 @@ pub struct WaitingPlace {
 }
 
 impl WaitingPlaces {
-    /// `total`: how many claims may wait; `per_token`: how many of one token.
+    /// `total`: how many claims may wait; `per_token`: how many of them may have the same token.
     pub fn new(total: Capacity, per_token: usize) -> Self {
         Self { among_all: Permits::without_queue("waiting_claims", total), of_tokens: Limited::new(per_token) }
     }

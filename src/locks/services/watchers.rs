@@ -31,7 +31,7 @@ impl Watchers {
 
 pub struct Watched<K: Eq + Hash> {
     senders: DashMap<K, watch::Sender<()>>,
-    /// Makes a change without watchers cost no lookup, which is nearly always the case.
+    /// The number of watches. While it is zero, as nearly always, a change costs no lookup.
     watches: AtomicUsize,
 }
 
@@ -65,7 +65,7 @@ impl<K: Eq + Hash + Clone> Watched<K> {
     }
 }
 
-/// Sees every change from its creation on: create it first, then read, then wait.
+/// Sees every change after its creation: create the watch first, then read, then wait.
 pub struct Watch {
     watchers: Arc<Watchers>,
     subject: Subject,

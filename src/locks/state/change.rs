@@ -25,7 +25,7 @@ pub struct Change<'a> {
     keeping: Keeping,
     /// Changes to deployments besides their records.
     updates: BTreeMap<DeploymentId, DeploymentUpdate>,
-    /// Whether more of the history is to be dropped.
+    /// Whether more of the history must be dropped.
     trim_on: bool,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Change<'a> {
         Self { records, key, loaded, batch, pages, keeping, updates: BTreeMap::new(), trim_on: false }
     }
 
-    /// For records that belong to the decision and are not the environment's own.
+    /// For records that belong to the decision but not to the environment.
     pub fn batch(&mut self) -> &mut Batch {
         &mut self.batch
     }
@@ -52,7 +52,7 @@ impl<'a> Change<'a> {
         }
         self.trim(next)?;
         let expiry = |environment: &Environment| environment.lock.as_deref().and_then(Session::expiry);
-        // A record that is too early is harmless, and need not be rewritten with every heartbeat.
+        // A wake record that is too early is harmless, so heartbeats do not rewrite it.
         let is_sooner =
             |until: Deadline| expiry(&self.loaded.environment).is_none_or(|(before, _)| until.due < before.due);
         match expiry(next) {
@@ -77,7 +77,7 @@ impl<'a> Change<'a> {
         if let Some(waiter) = outcome.enqueued.as_ref().filter(|waiter| waiter.is_durable()) {
             self.batch.put(keys::waiter(self.key, waiter.ticket), records::encode_waiter(waiter, None));
         }
-        // Before the deletions, since the same decision may have granted it the lock.
+        // Written before the deletions, since the same decision may have granted this waiter the lock.
         if let Some(waiter) = &outcome.made_known {
             self.batch.put(keys::waiter(self.key, waiter.ticket), records::encode_waiter(waiter, None));
         }
@@ -115,8 +115,8 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Adds events to a batch. An event is attributed to its own initiator, otherwise to the caller `by`; an automatic one
-/// to nobody.
+/// Adds events to a batch. An event is attributed to its own initiator, otherwise to the caller `by`; automatic events
+/// are attributed to nobody.
 pub fn record_events(
     batch: &mut Batch,
     pipeline: &PipelineKey,
@@ -139,7 +139,7 @@ pub fn record_events(
     }
 }
 
-/// The ticket and fencing token of a session whose id comes from the queue.
+/// The ticket and fencing token of a session that got its id in the queue.
 fn pointed(session: &Session) -> Option<(Ticket, u64)> {
     match session.id.origin {
         Origin::Queued(ticket) => Some((ticket, session.fencing_token()?)),
@@ -147,14 +147,14 @@ fn pointed(session: &Session) -> Option<(Ticket, u64)> {
     }
 }
 
-/// The number of newest approvals kept per deployment, which can be retried any number of times.
+/// The number of approvals kept per deployment, the newest: a deployment can be retried any number of times.
 const APPROVALS_KEPT: usize = 64;
 const _: () =
     assert!(APPROVALS_KEPT > pipeline::STAGES_MAX, "the approvals that a deployment shows must be among them");
 
 // Deployments: their records and approvals, until their session is dropped from the history.
 impl Change<'_> {
-    /// Changed deployments, and the mark that one here is unfinished.
+    /// Changed deployments, and the mark that one of this environment is unfinished.
     pub fn deployments(&mut self, next: &Environment, outcome: &Outcome) -> Result<(), StoreError> {
         let organization = &self.key.pipeline.organization;
         for record in &outcome.deployments {
@@ -178,14 +178,14 @@ impl Change<'_> {
         for id in &outcome.forgotten {
             let sessions = [&self.loaded.environment.lock, &self.loaded.environment.leaving];
             let mut listed = sessions.into_iter().flatten().flat_map(|session| &session.deployments);
-            // A deployment that no session lists may have had stages.
+            // A deployment that no session lists may have had stages, so assume it had.
             let staged = listed.find(|deployment| deployment.id == *id).is_none_or(|deployment| deployment.staged);
             self.forget(*id, staged)?;
         }
         Ok(())
     }
 
-    /// In a cluster, makes durable which node has the output of a stage, before there is any.
+    /// In a cluster, records durably which node has the output of a stage, before there is any output.
     fn log_part(&mut self, id: DeploymentId) -> Result<(), StoreError> {
         let (organization, Some(keeper)) = (&self.key.pipeline.organization, self.records.log_keeper()) else {
             return Ok(());
@@ -202,7 +202,7 @@ impl Change<'_> {
         let organization = &self.key.pipeline.organization;
         let key = keys::approval(organization, record.approval.id);
         self.batch.put(key, records::encode_approval(self.key, record));
-        // Only a new approval is pending; it is next written when it is decided.
+        // Only a new approval is pending; its next write is the decision.
         if record.approval.status != ApprovalStatus::Pending {
             return Ok(());
         }
@@ -247,7 +247,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The approvals of a deployment after everything handed in and after this change.
+    /// The approvals of a deployment, including everything handed in and this change.
     fn approvals_of(&self, id: DeploymentId) -> Result<Vec<ApprovalId>, StoreError> {
         let written = self.updates.get(&id).and_then(|update| update.approvals.as_ref());
         let recent = || self.loaded.deployments.get(id).and_then(|update| update.approvals.as_ref());
@@ -258,11 +258,11 @@ impl Change<'_> {
     }
 }
 
-/// Old sessions dropped per commit, so that a lowered retention or a deletion never creates a batch that the store
-/// refuses.
+/// Old sessions dropped per commit, so that a lowered retention or a deletion never exceeds the store's limit per
+/// batch.
 const TRIM_AT_ONCE: u64 = 500;
-/// The number of changes in a commit after which it drops no further deployment, for the same reason: a page of the
-/// history may refer to eight hundred.
+/// A commit with this many changes drops no further deployment, for the same reason: a page of the history may refer to
+/// eight hundred deployments.
 const FORGET_AT_ONCE: usize = 1_000;
 
 // The history: ended sessions go into pages, and pages beyond the retention are dropped.
@@ -271,7 +271,7 @@ impl Change<'_> {
     fn remember(&mut self, next: &Environment, outcome: &Outcome) -> Result<(), StoreError> {
         let oldest = Page::of(*next.remembered_sessions(self.records.history_retention).start());
         for session in &outcome.ended {
-            // A kept page must be complete, beyond the retention too: the retention may be raised.
+            // A kept page must be complete, even beyond the retention, since the retention may be raised.
             let stays = |number: &u64| *number >= next.first_session && Page::of(*number) >= oldest;
             let Some(number) = session.fencing_token().filter(stays) else {
                 if !is_leaving(next, session) {
@@ -280,7 +280,7 @@ impl Change<'_> {
                 continue;
             };
             let page = if Page::begins_with(number) && number == next.newest_ended() {
-                // The page can only contain an older state of this session, so it need not be read.
+                // The page can only contain an older state of this session, so it is not read.
                 Cow::Owned(Page::default())
             } else {
                 self.page(Page::of(number))?
@@ -295,7 +295,7 @@ impl Change<'_> {
     pub fn trim(&mut self, next: &Environment) -> Result<(), StoreError> {
         let remembered = next.remembered_sessions(self.records.history_retention);
         let (from, wanted) = (self.keeping.from, *remembered.start());
-        // Skipped tokens never had a session, and there may be a billion.
+        // Skipped tokens have no sessions, and there may be a billion of them.
         let skipped = &next.skipped_tokens;
         let step = skipped.token_at(skipped.count_up_to(from) + TRIM_AT_ONCE);
         let until = wanted.min(step).max(from);
@@ -303,7 +303,7 @@ impl Change<'_> {
         if until == from {
             return Ok(());
         }
-        // If no session is kept at all, the page of the next session is not needed either.
+        // If no session is kept at all, the page of the next session is dropped too.
         let nothing = until > *remembered.end();
         let end = Page::of(until) + u64::from(nothing);
         let parts = skipped.given_between(from, until.saturating_add(1));
@@ -323,7 +323,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Drops the sessions of a page with their pointers and deployments. Returns the rest for the next time.
+    /// Drops the sessions of a page with their pointers and deployments. Returns the part left for the next call.
     fn drop_page(&mut self, next: &Environment, number: u64) -> Result<Page, StoreError> {
         let mut rest = Page::default();
         if self.keeping.pointers == 0 && !self.keeping.deployed {
@@ -351,7 +351,7 @@ impl Change<'_> {
         deployments.iter().try_for_each(|deployment| self.forget(deployment.id, deployment.staged))
     }
 
-    /// A page after everything handed in and after this change.
+    /// A page, including everything handed in and this change.
     fn page(&self, number: u64) -> Result<Cow<'_, Page>, StoreError> {
         match self.pages.get(number).or_else(|| self.loaded.pages.get(number)) {
             Some(page) => Ok(Cow::Borrowed(page)),

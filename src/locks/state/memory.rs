@@ -1,6 +1,6 @@
-//! The state in an actor's memory: the environment after its last decision, durable or not, with recent pages,
-//! deployments and departures, which were handed to the store and may not be visible there yet. An actor decides on
-//! these first and on the store second.
+//! The state in an actor's memory: the environment after its last decision, durable or not; and recent pages,
+//! deployments and departures that were handed to the store but may not be visible in it yet. An actor consults these
+//! first and the store second.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -22,7 +22,7 @@ pub struct Loaded {
     pub environment: Arc<Environment>,
     /// This state is durable when the store is durable up to here.
     pub handed_in: Sequence,
-    /// When a waiter may lose its place for lack of a poll.
+    /// When the next waiter may lose its place for lack of a poll.
     pub queue_due: Option<Tick>,
     /// Changes that the store refused, and when to try them again.
     pub retry: Retry,
@@ -32,16 +32,16 @@ pub struct Loaded {
     pub(super) deployments: RecentDeployments,
     /// Whether the store has a wake record, because the lock expires automatically.
     pub(super) has_wake_record: bool,
-    /// Whether the store has a record that a deployment here is unfinished.
+    /// Whether the store has the mark that a deployment of this environment is unfinished.
     pub(super) has_unfinished_record: bool,
 }
 
-/// Disks stay full for long: the longest pause is not noticeable afterwards, and low enough in load for a thousand
+/// Disks stay full for long. The longest pause goes unnoticed afterwards, and causes little load even with a thousand
 /// environments.
 const BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(20));
 
-/// When the actor repeats changes that the store has refused and that no caller waits for. A full disk accepts ends for
-/// longer than other changes, so ends have a separate pause: refused other changes must not keep a lease from ending.
+/// When the actor repeats refused changes that no caller waits for. A full disk accepts ends for longer than other
+/// changes, so ends have a separate pause: refusals of other changes must not keep a lease from ending.
 #[derive(Default)]
 pub struct Retry {
     pub ends: Pause,
@@ -54,8 +54,8 @@ impl Retry {
         if ends { &mut self.ends } else { &mut self.others }
     }
 
-    /// The store has accepted a change, so earlier refused ones are due. If it accepts other changes, it accepts ends
-    /// too.
+    /// The store has accepted a change, so earlier refused ones are due. If the store accepts other changes, it accepts
+    /// ends too.
     pub fn accepted(&mut self, ends: bool, now: Tick) {
         self.ends.accepted(now);
         if !ends {
@@ -63,7 +63,7 @@ impl Retry {
         }
     }
 
-    /// Whether a refused change has not been tried again yet.
+    /// Whether a refused change has not been retried yet.
     pub fn is_due(&self) -> bool {
         self.ends.at.is_some() || self.others.at.is_some()
     }
@@ -102,7 +102,7 @@ impl Pause {
         self.at.is_some_and(|at| now < at)
     }
 
-    /// The refused changes are tried now.
+    /// The refused changes are being retried now.
     pub fn begin(&mut self) {
         self.at = None;
     }
@@ -115,11 +115,11 @@ pub struct Committed {
     pub pages: PageList<Page>,
     pub keeping: Keeping,
     pub deployments: BTreeMap<DeploymentId, DeploymentUpdate>,
-    /// Whether more of the history is to be dropped.
+    /// Whether more of the history must be dropped.
     pub trim_on: bool,
 }
 
-/// The seeds of their ids: a command changes one session, and a force-claim two.
+/// The seeds of the changed sessions' ids: a command changes one session, a force-claim two.
 pub type ChangedSessions = SmallVec<[IdSeed; 2]>;
 
 /// The changes of a decision that readers see.
@@ -148,8 +148,8 @@ impl Loaded {
         }
     }
 
-    /// When something here may expire, or must be tried again. While the store refuses ends, none is tried before that
-    /// time: ends that became due in the meantime would be refused as well, again and again.
+    /// When something here may expire, or must be retried. While the store refuses ends, nothing is retried before that
+    /// time, since ends that became due meanwhile would be refused as well.
     pub fn wake(&self) -> Option<Tick> {
         let ends = self.retry.ends.at.or_else(|| {
             let lock = self.environment.lock.as_deref().and_then(Session::expiry).map(|(until, _)| until.due);
@@ -159,7 +159,7 @@ impl Loaded {
         [ends, self.retry.others.at].into_iter().flatten().min()
     }
 
-    /// Replaces the state by the decided one that was handed in; `settled` tells whether a sequence is durable.
+    /// Replaces the state by the decided one that was handed in; `settled` says whether a sequence is durable.
     pub fn advance(
         &mut self,
         next: Arc<Environment>,
@@ -244,7 +244,7 @@ fn expires(environment: &Environment) -> bool {
     environment.lock.as_ref().is_some_and(|lock| lock.expiry().is_some())
 }
 
-/// Whether a deployment here is running or waiting.
+/// Whether a deployment of this environment is running or waiting.
 pub fn is_unfinished(environment: &Environment) -> bool {
     environment.current_deployment().is_some() || environment.waiting_deployment().is_some()
 }
@@ -309,7 +309,7 @@ impl RecentDepartures {
     }
 }
 
-/// The recent changes to deployments with stages. A command on an ended deployment must know how it ended.
+/// The recent changes to deployments with stages. A command on an ended deployment needs to know how it ended.
 #[derive(Default)]
 pub struct RecentDeployments {
     of: BTreeMap<DeploymentId, RecentDeployment>,
@@ -321,13 +321,13 @@ struct RecentDeployment {
     written: Sequence,
 }
 
-/// The changes of one deployment; the store has the parts that are `None`.
+/// The changes of one deployment. Parts that are `None` are unchanged in the store.
 #[derive(Default)]
 pub struct DeploymentUpdate {
     pub record: Option<DeploymentRecord>,
     pub blueprint: Option<Arc<Blueprint>>,
     pub approvals: Option<Vec<ApprovalId>>,
-    /// Everything is gone, even if still visible in the store.
+    /// Whether all records are deleted, even if still visible in the store.
     pub forgotten: bool,
 }
 
@@ -367,7 +367,7 @@ impl RecentDeployments {
     }
 }
 
-/// There is nearly always one page, which needs no allocation.
+/// A sorted list of pages. There is nearly always one page, which needs no allocation.
 pub struct PageList<T> {
     pages: SmallVec<[(u64, T); 1]>,
 }
@@ -383,7 +383,7 @@ impl<T> PageList<T> {
         self.place(number).ok().map(|place| &self.pages[place].1)
     }
 
-    /// Replaces a page with this number.
+    /// Inserts a page, or replaces the one with this number.
     pub fn insert(&mut self, number: u64, page: T) {
         match self.place(number) {
             Ok(place) => self.pages[place].1 = page,

@@ -22,7 +22,7 @@ pub struct Records {
     pub history_retention: u64,
     /// Environments whose queue is in the store but in no actor's memory.
     unloaded_queues: DashMap<EnvironmentKey, (), RandomState>,
-    /// Only in a cluster.
+    /// Set only in a cluster.
     log_keeper: OnceLock<Box<dyn LogKeeper>>,
 }
 
@@ -39,12 +39,12 @@ impl Records {
         self.log_keeper.set(keeper).ok();
     }
 
-    /// The keeper of the output of stages here; `None` on one machine.
+    /// The keeper of the output of this node's stages; `None` outside a cluster.
     pub fn log_keeper(&self) -> Option<&dyn LogKeeper> {
         self.log_keeper.get().map(|keeper| &**keeper)
     }
 
-    /// On one machine, only parts that the log had in a cluster.
+    /// The parts of a deployment's log. Outside a cluster, only parts that were written in one.
     pub fn log_parts(&self, organization: &Identifier, id: DeploymentId) -> Result<Vec<LogPart>, StoreError> {
         let record = self.store.get(&keys::log_parts(organization, id))?;
         record.map_or_else(|| Ok(Vec::new()), |record| readable(records::decode_log_parts(&record)))
@@ -60,7 +60,7 @@ impl Records {
         record.map(|record| self.decode_environment(&record)).transpose()
     }
 
-    /// A new environment.
+    /// The stored state of an environment that does not exist yet.
     pub fn new_environment(&self) -> Result<StoredEnvironment, StoreError> {
         let record = self.store.get(keys::NEW_ENVIRONMENTS)?;
         let skipped = record.map_or(Ok(0), |record| readable(records::decode_new_environments(&record)))?;
@@ -93,7 +93,7 @@ impl Records {
     }
 
     /// Adds the runs of unfinished deployments. For a reader, a deployment may have ended since the environment was
-    /// read; then it gets no runs.
+    /// read; it then gets no run.
     pub fn fill_runs(&self, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
         for deployment in staged_deployments(Arc::make_mut(&mut stored.environment)) {
             deployment.run = self.deployment_run(&key.pipeline.organization, deployment.id)?.map(Arc::new);
@@ -145,7 +145,7 @@ impl Records {
         readable(records::decode_environment(record, self.run))
     }
 
-    /// Adds the queue if the store may have one: an actor that left had an empty queue, unless it died.
+    /// Adds the queue if the store may have one: an actor leaves only with an empty queue, unless it died.
     pub fn fill_queue(&self, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
         if !self.has_unloaded_queue(key) {
             return Ok(());
@@ -162,7 +162,7 @@ impl Records {
         self.unloaded_queues.contains_key(key)
     }
 
-    /// The store has a queue that is in no actor's memory.
+    /// Records that the store has a queue that is in no actor's memory.
     pub fn queue_unloaded(&self, key: &EnvironmentKey) {
         self.unloaded_queues.insert(key.clone(), ());
     }
@@ -203,7 +203,7 @@ impl Records {
         readable(record.map_or_else(|| Ok(Page::default()), Page::read))
     }
 
-    /// The environment and the fencing token that a queued session got.
+    /// The environment of a queued session, and the fencing token it got.
     pub fn pointer(&self, ticket: Ticket) -> Result<Option<(EnvironmentKey, u64)>, StoreError> {
         let record = self.store.get(&keys::pointer(ticket))?;
         record.map(|record| readable(records::decode_pointer(&record))).transpose()

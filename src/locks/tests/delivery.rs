@@ -30,7 +30,7 @@ impl Pipeline {
         self.now.lock().stopped = stopped;
     }
 
-    /// It is resumed right after a decision has found it stopped.
+    /// Simulates a pipeline that is resumed right after a decision has found it stopped.
     pub fn stop_when_next_asked(&self) {
         self.stopped_once.store(true, Ordering::Relaxed);
     }
@@ -68,7 +68,7 @@ impl Orders {
         std::mem::take(&mut *self.0.lock())
     }
 
-    /// The deployment of the only order: the first run of its first stage.
+    /// The deployment of the only order, which must be the first run of its first stage.
     pub fn only_run(&self) -> DeploymentId {
         match &self.take()[..] {
             [Order::Run(of, id, 0, 1)] if *of == key() => *id,
@@ -92,7 +92,7 @@ impl Executor for Arc<Orders> {
     }
 }
 
-/// Stages with one step each, by name; those that begin with `ask` need an approval.
+/// Stages with one step each, by name. Stages whose name begins with `ask` need an approval.
 pub fn stages(names: &[&str]) -> Blueprint {
     let stage = |name: &&str| Stage {
         name: Identifier::parse(name).unwrap(),
@@ -109,7 +109,7 @@ pub fn commit() -> CommitId {
 }
 
 impl Bench {
-    /// A holder with a running deployment.
+    /// Makes a holder with a running deployment.
     pub async fn deploying(&self) -> DeploymentId {
         self.pipeline.set(stages(&["build"]));
         let claim = ClaimRequest { commit: Some(commit()), ..claim(1) };
@@ -151,7 +151,7 @@ pub fn deploy(session: &Session) -> Deploy {
     Deploy { session: session.id.into(), by, seed, commit: commit(), fencing_token: None }
 }
 
-/// The first run of its first stage.
+/// The first attempt of the deployment's first stage.
 pub fn attempt(deployment: DeploymentId) -> StageAttempt {
     StageAttempt { deployment, stage: 0, attempt: 1 }
 }

@@ -1,5 +1,5 @@
-//! The history: neither the list nor the store ever misses a session. Also the sessions of a period, and the
-//! utilisation of environments in it.
+//! The history: neither the list nor the store ever misses a session. Also the sessions and the utilisation in a
+//! period.
 
 #![allow(clippy::unwrap_used)]
 
@@ -38,7 +38,7 @@ impl Bench {
         self.environments.force_claim(&key(), force, Role::Admin, None).await.unwrap();
     }
 
-    /// Starts work without waiting for it, since the store holds it back.
+    /// Starts work without waiting for its end, while the store is held back.
     pub(super) async fn in_the_background(&self, work: impl AsyncFnOnce(Environments) + 'static) {
         let environments = self.environments.clone();
         actix::spawn(async move { work(environments).await });
@@ -290,7 +290,7 @@ async fn the_store_accepts_a_page_of_the_largest_sessions() {
 const SECOND: i64 = 1_000;
 
 impl Bench {
-    /// Begins a session at this second of the wall clock and ends it at another.
+    /// Begins a session at one second of the wall clock and ends it at another.
     async fn held(&self, key: &EnvironmentKey, who: u8, from: i64, to: i64) {
         self.wall.store(from * SECOND, Ordering::Relaxed);
         let session = claim_at_once(&self.environments, key, claim(who)).await.unwrap();
@@ -314,7 +314,7 @@ fn seconds(from: i64, to: i64) -> Period {
 #[actix::test]
 async fn a_history_of_a_period_has_the_sessions_that_had_the_lock_in_it() {
     let bench = Bench::with_environment().await;
-    // More than are read at a time; session n from second 10 n to 10 n + 5.
+    // More sessions than are read per step; session n lasts from second 10 n to 10 n + 5.
     for number in 1..=300 {
         bench.held(&key(), 1, 10 * number, 10 * number + 5).await;
     }

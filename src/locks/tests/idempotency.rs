@@ -83,7 +83,7 @@ async fn a_refusal_frees_the_key() {
     bench.environments.claim(&key(), claim(2), AT_ONCE, Some(keyed(&keys, "a"))).await.unwrap();
 }
 
-/// Records at each wake-up, which an answer causes the moment it is sent, whether the key is still in flight.
+/// Records at each wake-up, which sending the answer causes, whether the key is still in flight.
 struct KeyAtWakeUp {
     keys: Keys,
     key: &'static str,
@@ -272,7 +272,7 @@ async fn a_retried_claim_gets_the_same_queued_session() {
     let bench = Bench::with_environment().await;
     let keys = bench.keys();
     let first = bench.claim(1).await.unwrap();
-    // Also for one that waits on the connection for a while, and is disconnected by the end of the server.
+    // Also for a claim that waits on the connection for a while and is disconnected when the server stops.
     let on_the_line = WaitPolicy { wait: Duration::from_secs(300), queue: true };
     let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
     let waiting =

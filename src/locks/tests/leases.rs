@@ -1,4 +1,4 @@
-//! Expiry: by which clock, and across restarts.
+//! Expiry: the clock it uses, and its behaviour across restarts.
 
 #![allow(clippy::unwrap_used)]
 

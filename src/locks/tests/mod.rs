@@ -1,4 +1,4 @@
-//! The actors with a store that can be held back and made to fail.
+//! The actors over a store that can be held back and made to fail.
 
 #![allow(clippy::unwrap_used)]
 
@@ -61,7 +61,7 @@ impl Bench {
         Self::of(store, history_retention, wall, started, Capacity::seats(100_000))
     }
 
-    /// With room for this many waiting claims.
+    /// A run with room for this many waiting claims.
     fn crowded(store: Arc<MemoryStore>, waiting: Capacity) -> Self {
         Self::of(store, 1000, 1_000_000, SteadyTime { boot: Boot(1), tick: Tick(0) }, waiting)
     }
@@ -89,13 +89,13 @@ impl Bench {
         self.with_wall_set(later_millis, later_millis.max(0))
     }
 
-    /// The same with a wall clock that has been set meanwhile.
+    /// Like [`Self::killed`], with a wall clock that has been set meanwhile.
     fn with_wall_set(&self, wall_millis: i64, steady_millis: i64) -> Self {
         let tick = Tick(self.steady.load(Ordering::Relaxed) + steady_millis);
         self.started_again(wall_millis, SteadyTime { boot: self.boot, tick })
     }
 
-    /// The same after a reboot of the machine.
+    /// Like [`Self::killed`], after a reboot of the machine.
     fn rebooted(&self, wall_millis: i64) -> Self {
         self.started_again(wall_millis, SteadyTime { boot: Boot(self.boot.0 + 1), tick: Tick(3) })
     }
@@ -159,7 +159,7 @@ impl Bench {
         self.environments.environment(&key()).unwrap().map_or(0, |environment| environment.queue.len())
     }
 
-    /// Dismisses every actor that can leave.
+    /// Dismisses every actor that may leave.
     async fn let_go_of_all(&self) {
         for _ in 0..2 {
             self.environments.dismiss_unused();
@@ -174,7 +174,7 @@ impl Bench {
         self.store.commit(batch).unwrap();
     }
 
-    /// Lets other tasks run until something has happened; on a busy machine, the threads of the store may take long.
+    /// Lets other tasks run until the condition holds; on a busy machine, the store's threads may take long.
     async fn until(&self, has_happened: impl Fn() -> bool) {
         for _ in 0..1_000 {
             self.let_others_run().await;
@@ -405,14 +405,14 @@ async fn a_retired_environment_goes_before_its_mark_wherever_that_is_cut_off() {
         assert_eq!(retiring.await.unwrap().unwrap(), Retired::Gone);
         assert_eq!(found(&bench.store), []);
     }
-    // The mark is emptied first: see `retire`.
+    // The mark is emptied before the environment is deleted: see `retire`.
     assert_eq!(seen, [vec![Difference::Removed], vec![Difference::Removed], vec![Difference::Gone], vec![]]);
 }
 
 #[actix::test]
 async fn a_full_mailbox_says_so_and_loses_nothing() {
     let bench = Bench::with_environment().await;
-    // All in one turn of the executor, so that the actor runs between none of them.
+    // All claims are sent in one turn of the executor, so that the actor does not run in between.
     let (environments, key) = (&bench.environments, key());
     let many = (0..200).map(|_| claim_at_once(environments, &key, claim(1)));
     let outcomes = futures_util::future::join_all(many).await;
@@ -423,7 +423,7 @@ async fn a_full_mailbox_says_so_and_loses_nothing() {
     assert_eq!(bench.holder().map(|holder| token(&holder)), Some(1));
 }
 
-/// A command with a bug.
+/// A command that panics.
 struct Blunder;
 
 impl Command for Blunder {

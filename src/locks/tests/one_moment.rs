@@ -6,7 +6,7 @@ use super::*;
 use domain::{Delete, Heartbeat};
 
 impl Bench {
-    /// Deletes the environment; the store already has it, but readers do not see it yet.
+    /// Deletes the environment. The store already has the deletion, but readers do not see it yet.
     async fn deleted_and_not_published(&self) {
         self.store.hold();
         self.in_the_background(async |all| drop(all.ask(&key(), Delete { expected: None }).await)).await;
@@ -67,7 +67,7 @@ async fn a_change_that_needs_no_disk_is_not_shown_before_an_earlier_one_that_wai
     bench.in_the_background(async |all| drop(claim_at_once(&all, &named("other"), claim(4)).await)).await;
     one.abort();
     bench.let_others_run().await;
-    // The heartbeat is durable now. The following settlements wait for the other environment's claim.
+    // The heartbeat is durable now; the settlements after it wait for the other environment's claim.
     assert!(bench.store.release_one());
     bench.let_others_run().await;
     two.abort();

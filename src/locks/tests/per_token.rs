@@ -1,4 +1,5 @@
-//! The limit on waiting claims per token: in both ways, in queues and pools, and freed however the wait ends.
+//! The limit on waiting claims per token: for both ways of waiting, in queues and pools, and freed however the wait
+//! ends.
 
 #![allow(clippy::unwrap_used)]
 
@@ -57,7 +58,7 @@ async fn one_token_may_not_fill_the_queue_and_another_still_finds_a_place() {
         is_crowded(bench.with_token(1).claim(&key(), claim(1), policy, None).await);
         is_crowded(bench.with_token(1).claim_any(&pipeline(), Labels::new(), claim(1), policy, None).await);
     }
-    // Without waiting, the answer is the usual one; and another token of the same member has separate places.
+    // A claim that does not wait gets the usual answer, and another token of the same member has separate places.
     let at_once = bench.with_token(1).claim(&key(), claim(1), AT_ONCE, None).await;
     assert!(matches!(at_once, Err(Failure::Rejected(Rejection::EnvironmentLocked { .. }))), "{at_once:?}");
     bench.with_token(2).claim(&key(), claim(1), QUEUE, None).await.unwrap();
@@ -84,7 +85,7 @@ async fn every_end_of_a_wait_gives_the_place_back() {
     let none_waits = || assert_eq!(bench.environments.waiting_of(token_id(1)), 0);
     let held = bench.claim(9).await.unwrap();
 
-    // It gets the lock, by name and from the pool.
+    // The wait ends with the lock, by name and from the pool.
     let by_name = bench.queue_with(1).await.unwrap();
     bench.release(&held).await.unwrap();
     none_waits();
@@ -94,7 +95,7 @@ async fn every_end_of_a_wait_gives_the_place_back() {
     assert_eq!(bench.holder().map(|holder| holder.id), Some(for_any.id), "after {}", by_name.id);
     none_waits();
 
-    // It leaves, or is not polled.
+    // The waiter leaves, or is not polled.
     let leaves = bench.queue_with(1).await.unwrap();
     bench.release(&leaves).await.unwrap();
     let leaves = bench.queue_for_any_with(1).await.unwrap();
@@ -106,7 +107,7 @@ async fn every_end_of_a_wait_gives_the_place_back() {
     bench.pass(60_000).await;
     none_waits();
 
-    // Its client disconnects, or has waited long enough.
+    // The client disconnects, or has waited long enough.
     for policy in [LONG, WaitPolicy { queue: true, ..LONG }] {
         let (environments, any) = (bench.with_token(1), bench.with_token(1));
         let waiting = actix::spawn(async move { environments.claim(&key(), claim(1), policy, None).await });
@@ -126,7 +127,7 @@ async fn every_end_of_a_wait_gives_the_place_back() {
     assert!(matches!(refused, Err(Failure::Rejected(Rejection::AllLocked { .. }))), "{refused:?}");
     none_waits();
 
-    // It is refused: by a full queue, by the store, because of its request, or because the environment does not exist.
+    // The claim is refused: by a full queue, by the store, for its request, or for a nonexistent environment.
     bench.configure(&key(), Configuration { max_queue_length: 0, ..Configuration::default() }).await;
     assert!(matches!(bench.queue_with(1).await, Err(Failure::Rejected(Rejection::QueueFull { .. }))));
     none_waits();

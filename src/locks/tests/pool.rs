@@ -149,7 +149,7 @@ async fn several_that_become_free_at_once_serve_one_each() {
 #[actix::test]
 async fn many_waiters_for_any_are_served_one_by_one_without_a_gap() {
     let bench = Bench::with_large(&["a", "b"]).await;
-    // The first one reads which environments exist, and others may overtake those that wait for it.
+    // The first claim reads which environments exist; others may overtake the claims that wait for this read.
     let claims = FuturesUnordered::new();
     for who in 0..30 {
         let environments = bench.environments.clone();
@@ -284,7 +284,7 @@ async fn releasing_and_not_polling_end_a_queued_session_for_any() {
     let (leaves, forgotten) = (bench.any(2, QUEUE).await.unwrap().1, bench.any(3, QUEUE).await.unwrap().1);
     let somebody = bench.environments.leave_pool(&pipeline(), leaves.id, &person(9), false).await;
     assert!(matches!(somebody, Err(Failure::Rejected(Rejection::NotSessionHolder { .. }))));
-    // The right ticket with another seed is another id.
+    // The right ticket with another seed makes a different id.
     let forged = SessionId { seed: entropy::id_seed(), ..leaves.id };
     assert_eq!(bench.environments.leave_pool(&pipeline(), forged, &person(9), false).await.unwrap(), None);
     let left = bench.environments.leave_pool(&pipeline(), leaves.id, &person(2), false).await.unwrap();
@@ -311,7 +311,7 @@ async fn sessions_queued_for_any_survive_a_kill_and_are_served_after_it() {
     assert_eq!(after.find(&first), Some((Some("a".to_owned()), SessionStatus::Active)));
     assert_eq!(after.find(&second), Some((None, SessionStatus::Queued)));
 
-    // Killed while an environment is free for a waiter: the start finds it free.
+    // The server is killed while an environment is free for a waiter. The restart finds it free.
     let third = after.any(4, QUEUE).await.unwrap().1;
     after.environments.leave_pool(&pipeline(), second.id, &person(3), false).await.unwrap();
     let held = after.holder_of(&named("a")).unwrap();
@@ -367,7 +367,7 @@ async fn an_environment_that_cannot_be_read_does_not_hold_up_waiters_for_any() {
     bench.let_go_of_all().await;
     let good = bench.store.get(&crate::keys::environment(&named("b"))).unwrap().unwrap();
     bench.put(&named("b"), vec![255, 1, 2]);
-    // b has been unused for longest, so it is tried first.
+    // b is the least recently used, so it is tried first.
     assert_eq!(bench.any(1, AT_ONCE).await.unwrap().0, "a");
     let refused = bench.any(1, AT_ONCE).await;
     assert!(matches!(refused, Err(Failure::Rejected(Rejection::AllLocked { .. }))), "{refused:?}");
@@ -383,7 +383,7 @@ async fn a_taken_waiter_is_put_back_if_the_history_cannot_be_read() {
     for name in ["a", "b"] {
         bench.configure(&named(name), Configuration { labels: large(), ..Configuration::default() }).await;
     }
-    // A session of a that was queued once: forgetting it requires reading its page.
+    // A session of `a` that was once queued: dropping it requires reading its page.
     let first = bench.take(1, "a").await;
     let ClaimOutcome::Queued { session: queued, .. } =
         bench.environments.claim(&named("a"), claim(1), QUEUE, None).await.unwrap()
@@ -392,7 +392,7 @@ async fn a_taken_waiter_is_put_back_if_the_history_cannot_be_read() {
     };
     bench.release_in(&named("a"), &first).await.unwrap();
     bench.release_in(&named("a"), &queued).await.unwrap();
-    // The first page has the numbers up to 7, and is forgotten when the eighth session ends.
+    // The first page has the numbers up to 7, and is dropped when the eighth session ends.
     let b = bench.take(1, "b").await;
     for _ in 3..=7 {
         let session = bench.take(1, "a").await;

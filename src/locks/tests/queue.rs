@@ -135,7 +135,7 @@ async fn a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next() {
         environments.ask(&key(), release).await
     });
     bench.let_others_run().await;
-    // Granted, but not yet durable, and now its client disconnects.
+    // The grant is decided but not durable when the client disconnects.
     gone.abort();
     bench.let_others_run().await;
     bench.store.release();
@@ -397,7 +397,7 @@ async fn an_organization_that_waits_everywhere_leaves_places_to_wait_to_another(
     }
     bench.claim(1).await.unwrap();
     claim_at_once(&bench.environments, &other, claim(1)).await.unwrap();
-    // Half of the eight places.
+    // Half of the eight places are taken.
     let on_connections = [bench.wait_in_line(2).await, bench.wait_in_line(3).await];
     let polled = [bench.queued(4).await, bench.queued(5).await];
     let crowded = |outcome: Result<ClaimOutcome, Failure>| {
@@ -425,7 +425,7 @@ async fn an_organization_that_waits_everywhere_leaves_places_to_wait_to_another(
     let fourth = bench.wait_in_line(10).await;
     crowded(bench.environments.claim(&key(), claim(6), QUEUE, None).await);
 
-    // After a restart, queued ones count again.
+    // After a restart, queued sessions count again.
     let after = Bench::crowded(Arc::new(store.crash()), Capacity::seats(8));
     drop((second, fourth, polled));
     for who in [11, 12] {

@@ -1,4 +1,4 @@
-//! How often a refusing store is asked: a full disk must not keep a processor busy.
+//! How often a refusing store is retried: a full disk must not keep a processor busy.
 
 #![allow(clippy::unwrap_used)]
 
@@ -14,7 +14,7 @@ fn full_disk() -> StoreError {
 }
 
 impl Bench {
-    /// Ten minutes in which the timer runs far more often than anything is due.
+    /// Passes ten minutes, in which the timer runs far more often than anything is due.
     async fn pass_ten_minutes(&self) {
         for _ in 0..6_000 {
             self.wall.fetch_add(100, Ordering::Relaxed);
@@ -33,7 +33,7 @@ async fn a_lease_that_cannot_be_ended_is_tried_with_growing_pauses_and_ends_when
     let session = claim_at_once(&bench.environments, &key(), lease).await.unwrap();
     bench.store.refuse_with(Some(full_disk()));
     bench.pass(5_000).await;
-    // The timer runs repeatedly without any time passing.
+    // The timer runs repeatedly while no time passes.
     for _ in 0..100 {
         bench.pass(0).await;
     }
@@ -102,7 +102,7 @@ async fn clients_that_have_gone_are_let_go_with_growing_pauses() {
     let queued = WaitPolicy { wait: Duration::ZERO, queue: true };
     bench.environments.claim(&key(), claim(2), queued, None).await.unwrap();
     bench.store.refuse_with(Some(full_disk()));
-    // It is not polled, so it has expired, and its end is refused.
+    // Nobody polls the session, so it has expired, and its end is refused.
     bench.pass_ten_minutes().await;
     let tries = bench.store.refused();
     assert!((20..TRIES_IN_TEN_MINUTES).contains(&tries), "{tries} tries in ten minutes");

@@ -35,7 +35,7 @@ impl Bench {
         self.sessions_listed(SessionFilter::default()).await.iter().map(|listed| listed.session.id).collect()
     }
 
-    /// The sessions by reading every environment and pool, newest first.
+    /// The ids of all sessions, newest first, found by reading every environment and pool.
     fn ids_by_reading_everything(&self) -> Vec<SessionId> {
         let all = self.environments.list(&pipeline(), &ListFilter::default(), 0, 1_000).unwrap().items;
         let mut sessions: Vec<_> = all
@@ -150,7 +150,7 @@ async fn pages_follow_each_other_and_all_say_the_same_total() {
     for number in 0..7 {
         let name = format!("e-{number}");
         bench.configure(&named(&name), Configuration::default()).await;
-        // Some in the same millisecond.
+        // Some sessions begin in the same millisecond.
         let session = claim_at_once(&bench.environments, &named(&name), claim(1)).await.unwrap();
         expected.push((session.created_at, session.id));
         bench.pass(number % 2).await;
@@ -282,7 +282,7 @@ async fn a_claim_that_waits_on_its_connection_has_no_session_to_list_and_listing
 async fn organizations_do_not_see_each_other() {
     let bench = Bench::with_three().await;
     let own = bench.hold(1, "a").await;
-    // Its name begins with the other's.
+    // The other organization's name begins with this one's.
     let other = PipelineKey { organization: Identifier::parse("acme-2").unwrap(), ..pipeline() };
     let theirs = EnvironmentKey { pipeline: other.clone(), name: Identifier::parse("a").unwrap() };
     bench.configure(&theirs, Configuration::default()).await;

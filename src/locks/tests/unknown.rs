@@ -1,4 +1,4 @@
-//! Queued sessions whose id their client has not received yet, over a kill and on a full disk.
+//! Queued sessions whose id their client has not received yet, when the server is killed and when the disk is full.
 
 #![allow(clippy::unwrap_used)]
 
@@ -46,7 +46,7 @@ fn full_disk() -> StoreError {
     StoreError::Full { path: "/data".to_owned(), min_free_mb: 128 }
 }
 
-/// Lets a claim wait as long as it wants to.
+/// Lets a claim wait until its wait time is over.
 async fn waited(claiming: Claiming) -> Result<ClaimOutcome, Failure> {
     sleep(Duration::from_secs(31)).await;
     claiming.await.unwrap()
@@ -164,13 +164,13 @@ async fn a_claim_that_is_refused_by_a_full_disk_is_in_no_queue() {
         let waiting = bench.on_the_line(policy, key_text).await;
         bench.fill_disk();
         match waited(waiting).await {
-            // It was queued, which the error says and the journal too.
+            // The claim was queued; both the error and the journal say so.
             Err(Failure::PlaceGivenUp { session, error: StoreError::Full { .. } }) if policy.queue => {
                 let waiting = bench.environments.environment(&key()).unwrap().unwrap();
                 assert!(waiting.queue.iter().any(|waiter| waiter.session.id == session), "of which the journal tells");
             }
             Err(Failure::Store(StoreError::Full { .. })) if !policy.queue => {}
-            // Nothing about it is stored, so a full disk cannot refuse anything.
+            // The claim stored nothing, so a full disk cannot refuse anything.
             Err(Failure::Rejected(Rejection::EnvironmentLocked { .. })) if policy == ON_THE_LINE => {}
             outcome => panic!("{policy:?}: {outcome:?}"),
         }

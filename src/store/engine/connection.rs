@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use zeroize::Zeroizing;
 
 /// A thread that serves the connections to an engine; it ends when this is dropped. Callers run on other threads, some
-/// of which block outside of any runtime, but a connection must always answer pings.
+/// of which block outside of any runtime, but a connection must answer pings at any time.
 pub struct Driver {
     runtime: Handle,
     _running: oneshot::Sender<Infallible>,
@@ -21,7 +21,7 @@ impl Driver {
         let handle = runtime.handle().clone();
         let (running, ended) = oneshot::channel();
         let serve = move || {
-            // Returns when the sender is dropped.
+            // Blocks until the sender is dropped.
             let Err(_) = runtime.block_on(ended);
         };
         std::thread::Builder::new().name(name.to_owned()).spawn(serve)?;
@@ -39,9 +39,9 @@ impl Driver {
     }
 }
 
-/// In PEM.
+/// Certificates in PEM.
 pub struct EngineTls {
-    /// Must have signed the certificates of the engine's servers.
+    /// The authority that must have signed the certificates of the engine's servers.
     pub authority: Vec<u8>,
     /// Our certificate and its key, if the servers require one.
     pub identity: Option<(Vec<u8>, Zeroizing<Vec<u8>>)>,

@@ -11,19 +11,19 @@ use crate::contract::StoreError;
 pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub trait Engine: Send + Sync + 'static {
-    /// Fails if the engine is not set up for us; the error says what to change.
+    /// Checks that the engine is set up for us; otherwise the error says what to change.
     fn probe(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
 
     fn limits(&self) -> Limits;
 
-    /// The cluster's record; writes this one if none exists.
+    /// Returns the cluster's record; writes this one if none exists.
     fn found(&self, cluster: &ClusterRecord) -> impl Future<Output = Result<ClusterRecord, EngineError>> + Send;
 
-    /// The cluster's record, not older than this call.
+    /// Reads the cluster's record. The result is no older than this call.
     fn cluster(&self) -> impl Future<Output = Result<Option<ClusterRecord>, EngineError>> + Send;
 
     /// Replaces or removes the cluster's record if it is still `seen`. Returns whether the record now is `next`. After
-    /// [`EngineError::Away`] it may have happened, and the same call finds out.
+    /// [`EngineError::Away`] the change may have happened; repeating the call finds out.
     fn replace(
         &self,
         seen: &ClusterRecord,
@@ -31,8 +31,8 @@ pub trait Engine: Send + Sync + 'static {
     ) -> impl Future<Output = Result<bool, EngineError>> + Send;
 
     /// Removes the cluster's record with all shards and their contents, if the record is still `seen`; otherwise
-    /// removes nothing. Returns whether there is no record now. After [`EngineError::Away`] it may have happened, and
-    /// the same call finds out. It also works when the engine is full.
+    /// removes nothing. Returns whether there is no record now. After [`EngineError::Away`] the change may have
+    /// happened; repeating the call finds out. Works even when the engine is full.
     fn clear(&self, seen: &ClusterRecord) -> impl Future<Output = Result<bool, EngineError>> + Send;
 
     /// Writes the record of a node.
@@ -44,17 +44,17 @@ pub trait Engine: Send + Sync + 'static {
     /// Reads all shards that have a record. The result is no older than this call.
     fn shards(&self) -> impl Future<Output = Result<Vec<Shard>, EngineError>> + Send;
 
-    /// The contents of a shard at this version of its record. Fails if that version has been forgotten; a shard's
-    /// newest version never is.
+    /// The contents of a shard at this version of its record. Fails if that version has been forgotten, which never
+    /// happens to a shard's newest version.
     fn load(&self, number: u16, at: Version) -> impl Future<Output = Result<Pairs, EngineError>> + Send;
 
-    /// The record and the contents of a shard at the same moment, while its owner continues to write; `None` if it has
-    /// no record.
+    /// The record and the contents of a shard at one moment, while its owner continues to write; `None` if the shard
+    /// has no record.
     fn copy(&self, number: u16) -> impl Future<Output = Result<Option<(Shard, Pairs)>, EngineError>> + Send;
 
     /// Writes the shard's record and all changes if its record still has the compared version; otherwise writes
     /// nothing. Returns the new version, or `None` if another node has written the record. After [`EngineError::Away`]
-    /// it may have happened; the same call finds out, as `resolve` decides.
+    /// the write may have happened; repeating the call finds out, as `resolve` decides.
     fn write(
         &self,
         compared: Version,
@@ -63,7 +63,7 @@ pub trait Engine: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<Version>, EngineError>> + Send;
 
     /// Makes `by` the owner of a shard if its record is still `seen`; `None` if it has changed. After
-    /// [`EngineError::Away`] it may have happened; the same call finds out.
+    /// [`EngineError::Away`] the change may have happened; repeating the call finds out.
     fn take(&self, seen: &Shard, by: &Owner) -> impl Future<Output = Result<Option<Tenure>, EngineError>> + Send {
         async {
             let record = seen.taken_by(by);
@@ -72,8 +72,8 @@ pub trait Engine: Send + Sync + 'static {
         }
     }
 
-    /// Writes the shard's record and all changes, or nothing. After [`EngineError::Away`] it may have happened; the
-    /// same call finds out, and no other transaction of this tenure may be sent before that.
+    /// Writes the shard's record and all changes, or nothing. After [`EngineError::Away`] the write may have happened;
+    /// repeating the call finds out, and no other transaction of this tenure may be sent before that.
     fn commit(
         &self,
         tenure: &mut Tenure,
@@ -87,8 +87,8 @@ pub trait Engine: Send + Sync + 'static {
         }
     }
 
-    /// Gives up a shard, to this node if one is named. After [`EngineError::Away`] it may have happened; the same call
-    /// finds out.
+    /// Gives up a shard, to this node if one is named. After [`EngineError::Away`] the change may have happened;
+    /// repeating the call finds out.
     fn leave(&self, tenure: &Tenure, successor: Option<&str>) -> impl Future<Output = Result<(), EngineError>> + Send {
         async move {
             let written = self.write(tenure.shard().version, &tenure.left_to(successor), &Changes::new()).await?;
@@ -98,14 +98,14 @@ pub trait Engine: Send + Sync + 'static {
 
     fn room(&self) -> impl Future<Output = Result<Room, EngineError>> + Send;
 
-    /// Frees data needed only by versions before this one. They cannot be loaded any more.
+    /// Frees data needed only by versions before this one. Those cannot be loaded any more.
     fn forget(&self, before: Version) -> impl Future<Output = Result<(), EngineError>> + Send;
 }
 
 /// One atomic write.
 #[derive(Debug, Clone, Copy)]
 pub struct Transaction<'a> {
-    /// Its last batch.
+    /// The sequence of the last batch.
     pub last: Sequence,
     /// The wall clock at its creation.
     pub millis: u64,
@@ -133,8 +133,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// Writes are refused before the engine would refuse them: then queued batches still fit, and an operator can still
-    /// delete something.
+    /// Whether writes are refused. This happens before the engine itself would refuse them, so that queued batches
+    /// still fit and an operator can still delete something.
     pub fn is_full(&self) -> bool {
         const FULL_PERCENT: u64 = 80;
         self.is_exhausted || self.used_bytes >= self.quota_bytes / 100 * FULL_PERCENT
@@ -143,7 +143,7 @@ impl Room {
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EngineError {
-    /// A transaction in flight happened before that, or never will.
+    /// A transaction in flight took effect before that, or never will.
     #[error("another node has taken the shard")]
     Deposed,
     /// Nothing was changed.

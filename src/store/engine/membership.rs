@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::shard::Version;
 use crate::record::{self, Record, RecordError};
 
-/// Written by the first node, or by an import.
+/// The record of the cluster, written by the first node or by an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClusterRecord {
     /// The format of the contents of the shards.
@@ -19,22 +19,22 @@ pub struct ClusterRecord {
     pub state: ClusterState,
 }
 
-/// Whether nodes may serve a cluster. Stored by position: new ones go to the end.
+/// Whether nodes may serve a cluster. Stored by position, so new states are added at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClusterState {
     Ready,
-    /// An import is filling the shards and has not finished: their contents are incomplete.
+    /// An import is filling the shards, so their contents are incomplete.
     Filling {
         /// Drawn at random by each attempt, so that only one can finish.
         run: u128,
     },
-    /// The secrets are being resealed under `key`; some are still sealed under the one with this hash.
+    /// The secrets are being resealed under `key`; some are still sealed under the key with the hash `from`.
     Rotating {
         from: u64,
-        /// Drawn at random by each rotation, so that only the last one continues. There always is one.
+        /// Drawn at random by each rotation, so that only the last one continues. Always set.
         run: Option<u128>,
     },
-    /// Ready, and filled by the import of this run. The run is kept, so that an import whose last answer was lost can
+    /// Ready, and filled by the import of this run. The run is kept so that an import whose last answer was lost can
     /// distinguish its own success from that of another import.
     Filled {
         run: u128,
@@ -42,7 +42,7 @@ pub enum ClusterState {
 }
 
 impl ClusterState {
-    /// Whether nodes may serve it.
+    /// Whether nodes may serve the cluster.
     pub fn is_ready(self) -> bool {
         match self {
             Self::Ready | Self::Filled { .. } => true,
@@ -51,13 +51,13 @@ impl ClusterState {
     }
 }
 
-/// A node. It rewrites its record every few seconds, and each change shows that it is alive.
+/// A node. It rewrites its record every few seconds; each change shows that the node is alive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeRecord {
     pub node: String,
     /// The address for other nodes.
     pub url: String,
-    /// The version of its program.
+    /// The version of the node's program.
     pub program: String,
     /// Changes with each write of the record.
     pub version: Version,
@@ -69,7 +69,7 @@ impl ClusterRecord {
         let Self { format, shards, key, state } = *self;
         let before = ClusterV1 { format, shards, key };
         match state {
-            // Programs that know no other state can read this one, and refuse the others.
+            // Programs that know no other state can read this one, and refuse the rest.
             ClusterState::Ready => record::encode(&before),
             ClusterState::Filling { run } => record::encode(&ClusterV2 { before, state: StateV2::Filling { run } }),
             ClusterState::Rotating { .. } | ClusterState::Filled { .. } => record::encode(&ClusterV3 { before, state }),
@@ -180,7 +180,7 @@ mod tests {
         assert!(ClusterRecord::decode(b"").is_err() && NodeRecord::decode("n1", Version(7), b"\xff").is_err());
     }
 
-    /// Records are compared by their bytes: one is replaced only if they are the same.
+    /// Records are compared by their bytes, so re-encoding must not change them.
     #[test]
     fn records_of_format_4_are_read_and_written_as_the_same_bytes() {
         let shards = NonZeroU16::new(16).unwrap();

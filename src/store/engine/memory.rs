@@ -1,5 +1,5 @@
-//! An in-memory engine for tests. Several nodes share one [`Cluster`]; each uses a separate engine, which loses
-//! answers, delivers late and refuses as configured, drawn from a seed.
+//! An in-memory engine for tests. Several nodes share one [`Cluster`]; each has its own engine, which loses answers,
+//! delivers late and refuses as configured, driven by a seed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ struct State {
     nodes: BTreeMap<String, NodeRecord>,
     shards: BTreeMap<u16, (Shard, Pairs)>,
     version: u64,
-    /// Requests that were given up but may still arrive.
+    /// Requests that their sender has given up but that may still arrive.
     late: VecDeque<Write>,
     is_full: bool,
     writes: u64,
@@ -91,7 +91,7 @@ impl Cluster {
         self.state.lock().writes
     }
 
-    /// The version up to which everything was forgotten.
+    /// The version before which everything was forgotten.
     pub fn forgotten(&self) -> Version {
         self.state.lock().forgotten
     }
@@ -182,7 +182,7 @@ impl Network {
 }
 
 impl State {
-    /// Like a full etcd, which accepts only deletions.
+    /// Fails if the cluster is full, like an etcd that accepts only deletions.
     fn room(&self) -> Result<(), EngineError> {
         if self.is_full { Err(EngineError::Refused(StoreError::EngineFull)) } else { Ok(()) }
     }
@@ -228,7 +228,7 @@ impl Engine for MemoryEngine {
 
     async fn replace(&self, seen: &ClusterRecord, next: Option<&ClusterRecord>) -> Result<bool, EngineError> {
         self.read(|state| {
-            // Removing something needs no room.
+            // A removal needs no room.
             if next.is_some() {
                 state.room()?;
             }
@@ -269,7 +269,7 @@ impl Engine for MemoryEngine {
         self.read(|state| state.shards.values().map(|(shard, _)| shard.clone()).collect()).await
     }
 
-    /// Keeps only the newest version.
+    /// Loads the newest version, the only one kept.
     async fn load(&self, number: u16, at: Version) -> Result<Pairs, EngineError> {
         let found = self.read(|state| state.shards.get(&number).cloned()).await?;
         match found {
@@ -303,7 +303,7 @@ impl Engine for MemoryEngine {
         self.read(|state| Room { used_bytes: 0, quota_bytes: 1 << 30, is_exhausted: state.is_full }).await
     }
 
-    /// Older versions are not kept anyway.
+    /// Records the version; older ones are not kept anyway.
     async fn forget(&self, before: Version) -> Result<(), EngineError> {
         self.read(|state| state.forgotten = state.forgotten.max(before)).await
     }

@@ -1,14 +1,14 @@
 //! The engine: a database on several machines with consensus. Its data is divided into shards; a shard corresponds to
 //! the data directory of a single server, and has one owner at a time.
 //!
-//! It knows keys and bytes, versions and owners, but not how nodes talk to each other. Each line may use those above
-//! it, and none below:
+//! It handles keys and bytes, versions and owners, but not the communication between nodes. Each line uses only those
+//! above it:
 //!
 //! - `shard`: a shard's record, its owner, and how long an owner may act, pure; `membership`: the records of the
 //!   cluster and of its nodes, pure
 //! - `contract`: the trait, its errors and its limits
 //! - `connection`: the thread and the certificates of connections
-//! - `etcd`, `postgres`: the engines over those; `memory`: one for tests, with configurable faults
+//! - `etcd`, `postgres`: the engines over those databases; `memory`: one for tests, with configurable faults
 
 mod connection;
 mod contract;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU16, Ordering};
 const FIRST: u16 = 12_000;
 const COUNT: u16 = 20_000;
 
-/// A port without a listener, returned only once by this process. Processes start at different ports.
+/// A port without a listener, returned only once per process. Processes start at different ports.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
     let start = u16::try_from(std::process::id() % u32::from(COUNT)).unwrap();

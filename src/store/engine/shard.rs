@@ -26,7 +26,7 @@ pub struct Owner {
     pub node: String,
     /// The address for other nodes.
     pub url: String,
-    /// Drawn at random by each process: a restarted node is a different owner, and so is a second node that was given
+    /// Drawn at random by each process. A restarted node is a different owner, and so is a second node that was given
     /// the same name by mistake.
     pub run: u128,
 }
@@ -43,7 +43,7 @@ pub struct Shard {
     pub sequence: Sequence,
     /// The owner's wall clock at its last transaction, in milliseconds. Never goes back.
     pub millis: u64,
-    /// The node to which the last owner gave it up.
+    /// The node to which the last owner gave up the shard.
     pub successor: Option<String>,
 }
 
@@ -59,7 +59,7 @@ impl Shard {
         Shard { number, version: Version(0), epoch: 0, owner: None, sequence: Sequence(0), millis: 0, successor: None }
     }
 
-    /// The record written by taking the shard. Its version is known once it is written.
+    /// The record that is written to take the shard. Its version is known after the write.
     pub fn taken_by(&self, owner: &Owner) -> Shard {
         Shard { epoch: self.epoch + 1, owner: Some(owner.clone()), successor: None, ..self.clone() }
     }
@@ -76,7 +76,7 @@ impl Shard {
 }
 
 impl Tenure {
-    /// For a shard whose record its new owner has written.
+    /// The tenure of a shard whose new owner has written the record.
     pub fn of(taken: Shard, version: Version) -> Tenure {
         Tenure { shard: Shard { version, ..taken } }
     }
@@ -85,7 +85,7 @@ impl Tenure {
         &self.shard
     }
 
-    /// The record written by a transaction that ends with the batch `last`. Its version is known once it is written.
+    /// The record that a transaction up to the batch `last` writes. Its version is known after the write.
     pub fn advanced_to(&self, last: Sequence, millis: u64) -> Shard {
         Shard { sequence: last, millis: millis.max(self.shard.millis), ..self.shard.clone() }
     }
@@ -114,16 +114,16 @@ impl Record<'_> for ShardV1 {
     const KIND: &'static str = "shard";
 }
 
-/// Decides the outcome of a transaction whose comparison failed. The answer to an earlier attempt may have been lost
-/// after the attempt took effect. The same transaction is then sent again, and its own earlier effect makes the
-/// comparison fail. The shard's record distinguishes the two cases.
+/// Decides the outcome of a transaction whose comparison failed. If the answer to an earlier attempt was lost after it
+/// took effect, the same transaction is sent again, and its own earlier effect makes the comparison fail. The shard's
+/// record tells whether that happened.
 ///
 /// Returns the version with which `intended` was written, if the found record is ours. Otherwise another node has taken
-/// the shard: the transaction happened before that, and the next owner has it, or it never will. In neither case is it
-/// acknowledged.
+/// the shard: the transaction took effect before that, and the next owner has it, or it never will. In neither case is
+/// it acknowledged.
 ///
-/// This is exact because an epoch belongs to one owner, which has one transaction in flight at a time and sends nothing
-/// else before that one is resolved: a record with this epoch, owner and sequence can only come from this transaction.
+/// This is exact: an epoch belongs to one owner, which has one transaction in flight and resolves it before sending
+/// anything else. So only this transaction can have written a record with this epoch, owner and sequence.
 pub fn resolve(intended: &Shard, found: Option<&Shard>) -> Option<Version> {
     let found = found?;
     let is_ours = found.epoch == intended.epoch && found.owner == intended.owner;
@@ -144,7 +144,8 @@ impl Moment {
     }
 }
 
-/// Written by the thread that sends the transactions, and read by all threads that answer requests.
+/// How long an owner may act. Written by the thread that sends the transactions, and read by all threads that answer
+/// requests.
 #[derive(Debug)]
 pub struct Lease {
     lasts: Duration,
@@ -157,7 +158,7 @@ struct State {
     sent: Moment,
     /// The end of the lease as far as its owner knows.
     known_until: Moment,
-    /// The total time until then during which the owner did not hold it.
+    /// The total time before `known_until` in which the owner did not hold the lease.
     stood_still: Duration,
 }
 
@@ -168,8 +169,8 @@ impl Lease {
         Self { lasts, state: Mutex::new(state) }
     }
 
-    /// A transaction was confirmed whose first attempt was sent at this time. Later attempts do not count: the first
-    /// may be the one that took effect.
+    /// Extends the lease after a transaction was confirmed whose first attempt was sent at this time. Later attempts do
+    /// not count: the first may be the one that took effect.
     pub fn confirmed(&self, sent: Moment, now: Moment) {
         let mut state = self.state.lock();
         state.sent = state.sent.max(sent);
@@ -191,7 +192,7 @@ impl Lease {
         self.left(now).is_some()
     }
 
-    /// The time that has passed for the shard. It stops while nobody can act on the shard, so that no lock ages while
+    /// The time that has passed for the shard. It stops while nobody may act on the shard, so that no lock ages while
     /// its holder cannot renew it.
     pub fn time(&self, now: Moment) -> Moment {
         let state = self.state.lock();
@@ -200,7 +201,7 @@ impl Lease {
     }
 }
 
-/// Must be the same on all nodes.
+/// The timing of leases. Must be the same on all nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
     /// How often an owner writes the record of its shard while there is nothing else to write.
@@ -211,8 +212,8 @@ pub struct Timing {
     pub taken_after: Duration,
     /// A shard is loaded ahead of time if its record has not changed for this long.
     pub loaded_after: Duration,
-    /// Extra delay per rank before a node takes a shard, after the node that should own it, so that not all try at the
-    /// same time.
+    /// The delay per rank before a node other than the intended owner takes a shard, so that not all try at the same
+    /// time.
     pub per_rank: Duration,
     /// How often a node reads the records of all other nodes from the engine.
     pub poll_every: Duration,

@@ -1,6 +1,6 @@
-//! The thread that sends transactions to the engine: one at a time, each retried until it is confirmed. [`Gathered`]
-//! collects the batches of one transaction; [`Confirmed`] is the confirmed state, all in memory, and the reason why the
-//! store refuses, if it does.
+//! The thread that sends transactions to the engine, one after another, each retried until it is confirmed.
+//! [`Gathered`] collects the batches of one transaction. [`Confirmed`] is the confirmed state, all in memory, and the
+//! reason if the store refuses.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -42,13 +42,13 @@ pub struct Committer<E> {
     pub fatal: Fatal,
 }
 
-/// What the store asks its committer to do.
+/// Whether and how the store tells its committer to stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stopping {
     No,
-    /// No more batches are accepted. Queued ones are sent, if the engine answers by then.
+    /// No more batches are accepted. Queued ones are sent, if the engine answers by this time.
     GivingUpAt(Instant),
-    /// The same, and then the shard is given up, to this node if one is named.
+    /// As above, and then the shard is given up, to this node if one is named.
     Leaving {
         to: Option<String>,
         by: Instant,
@@ -95,8 +95,8 @@ impl<E: Engine> Committer<E> {
         self.confirm(&Transaction { last, millis: millis_now(), changes: &Changes::new() }).await
     }
 
-    /// Gives up the shard, to its successor if there is one. If that fails, another node takes it when this owner has
-    /// been silent for a while.
+    /// Gives up the shard, to its successor if there is one. If that fails, another node takes the shard once this
+    /// owner has been silent for a while.
     async fn leave(&self) {
         let Stopping::Leaving { to, by } = self.stopping.borrow().clone() else { return };
         let shard = self.tenure.shard().number;
@@ -137,7 +137,7 @@ impl<E: Engine> Committer<E> {
         Ok(())
     }
 
-    /// Returns when the engine has the transaction, and no other transaction can take its place.
+    /// Returns when the engine has the transaction, and no other transaction can take its place in the order.
     async fn confirm(&mut self, transaction: &Transaction<'_>) -> Result<(), End> {
         let (mut away, mut full) = (Retries::new(BACKOFF), Retries::new(FULL_BACKOFF));
         let mut attempts = 0u32;
@@ -204,7 +204,7 @@ impl<E: Engine> Committer<E> {
             }
             End::Abandoned => return self.queue.abandon(),
         };
-        // Before the queue is closed, so that anyone who finds it closed also finds the reason.
+        // Recorded before the queue is closed, so that anyone who finds it closed also finds the reason.
         self.confirmed.end(why);
         self.queue.abandon();
         (self.fatal)(&sentence);
@@ -216,7 +216,7 @@ fn millis_now() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads the clock by which an owner measures its lease. It must continue while the machine sleeps.
+/// Reads the clock by which an owner measures its lease. The clock must continue while the machine sleeps.
 pub type LeaseClock = Arc<dyn Fn() -> Moment + Send + Sync>;
 
 /// Milliseconds since boot, including sleep.
@@ -228,7 +228,7 @@ pub fn lease_clock() -> LeaseClock {
     })
 }
 
-/// The maximum size of a journal entry: its page is rewritten with it, and may be full of such entries. Events have a
+/// The maximum size of a journal entry: its page is rewritten with it, and may be full of such entries. Events take a
 /// few hundred bytes.
 const MAX_ENTRY_BYTES: usize = 32 * 1024;
 /// Stored bytes of an entry in addition to its body.
@@ -239,7 +239,7 @@ const ENTRY_HEADER_BYTES: usize = 64;
 struct Gathered {
     pub changes: Changes,
     pub appends: Vec<Entry>,
-    /// The sequence of its last batch.
+    /// The sequence of the last batch.
     pub last: u64,
     bytes: usize,
 }
@@ -251,8 +251,8 @@ struct Entry {
 }
 
 impl Gathered {
-    /// Adds a batch with the pages of journals that it changes, or returns both if they do not fit. A first batch
-    /// always fits: [`check`] has verified it.
+    /// Adds a batch with the journal pages that it changes, or returns both if they do not fit. A first batch always
+    /// fits: [`check`] has verified it.
     pub fn add(
         &mut self,
         sequence: u64,
@@ -297,10 +297,10 @@ fn cost(key: &[u8], value: Option<&[u8]>) -> usize {
     CHANGE_BYTES + key.len() + value.map_or(0, <[u8]>::len)
 }
 
-/// Refuses a batch that might not fit into a separate transaction. Once it is queued it is too late: it has its place
-/// in the order of all batches.
+/// Refuses a batch that might not fit into a transaction of its own. Once queued, a batch has its place in the order of
+/// all batches, and it is too late to refuse it.
 pub fn check(batch: &Batch, limits: &Limits) -> Result<(), StoreError> {
-    // An entry changes at most a page and the head of its journal.
+    // An entry changes at most one page and the head of its journal.
     let appends = batch.as_ref().append_count();
     let changes = batch.changes().len() + 2 * appends;
     if changes > limits.changes {
@@ -310,7 +310,7 @@ pub fn check(batch: &Batch, limits: &Limits) -> Result<(), StoreError> {
         return Err(StoreError::BatchTooLarge { bytes: append.body.len(), limit: MAX_ENTRY_BYTES });
     }
     let journals = batch.appends().map(|append| append.journal).collect::<BTreeSet<_>>();
-    // For each journal, the entries that its current page may already have.
+    // For each journal, the size of the entries that its current page may already have.
     let pages = journals.len() * PAGE_ENTRIES as usize * (MAX_ENTRY_BYTES + ENTRY_HEADER_BYTES);
     let bytes = batch.encoded_len() + changes * CHANGE_BYTES + appends * ENTRY_HEADER_BYTES + pages;
     if bytes > limits.bytes {
@@ -322,13 +322,13 @@ pub fn check(batch: &Batch, limits: &Limits) -> Result<(), StoreError> {
 #[derive(Default)]
 pub struct Confirmed {
     pairs: RwLock<Pairs>,
-    /// Why the store neither reads nor writes any more.
+    /// Why the store no longer reads or writes.
     end: OnceLock<StoreError>,
-    /// The engine refused a transaction for lack of room, and has accepted none since.
+    /// Whether the engine refused a transaction for lack of room, and has accepted none since.
     is_exhausted: AtomicBool,
-    /// The engine is so full that no more batches should be accepted.
+    /// Whether the engine is so full that no more batches should be accepted.
     is_full: AtomicBool,
-    /// The engine reports that it accepts no more writes at all.
+    /// Whether the engine reports that it accepts no more writes at all.
     says_exhausted: AtomicBool,
 }
 

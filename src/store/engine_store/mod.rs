@@ -1,7 +1,7 @@
-//! The store over an engine: it keeps a whole shard in memory, and each group of batches is one transaction of the
+//! The store over an engine: keeps a whole shard in memory, and writes each group of batches as one transaction of the
 //! engine. Reads show what the engine has confirmed. A [`Snapshot`] has the read-only records of a shard at one moment.
 //!
-//! `committer` sends the transactions, and does not use this file.
+//! `committer` sends the transactions, and does not depend on this file.
 
 mod committer;
 #[cfg(test)]
@@ -28,9 +28,9 @@ use crate::log::queue::Queue;
 pub struct EngineOptions {
     pub appended: Option<Appended>,
     /// Called when another node has taken the shard, or the engine will never accept a queued batch. The store refuses
-    /// everything from then on.
+    /// everything afterwards.
     pub fatal: Fatal,
-    /// How long closing the store waits for an engine that does not answer.
+    /// How long a closing store waits for an engine that does not answer.
     pub close_within: Duration,
     pub clock: LeaseClock,
     pub timing: Timing,
@@ -48,7 +48,7 @@ impl Default for EngineOptions {
     }
 }
 
-/// A shard of an engine that this process owns. Only the committer knows which engine it is.
+/// A shard of an engine that this process owns. Only the committer knows the type of the engine.
 pub struct EngineStore {
     queue: Arc<Queue>,
     limits: Limits,
@@ -63,7 +63,7 @@ pub struct EngineStore {
 }
 
 impl EngineStore {
-    /// Loads the shard as it was when it was taken, with a transaction sent at the time `taken`.
+    /// Loads the shard as it was when it was taken, by a transaction sent at the time `taken`.
     pub async fn open<E: Engine>(
         engine: Arc<E>,
         tenure: Tenure,
@@ -74,8 +74,8 @@ impl EngineStore {
         EngineStore::start(engine, tenure, taken, pairs, options).map_err(EngineError::Refused)
     }
 
-    /// Like `open`, with the contents of the shard from before it was taken. They have not changed since: the
-    /// transaction that took it compared the version.
+    /// Like `open`, with the contents of the shard from before it was taken. They are unchanged: the transaction that
+    /// took the shard compared the version.
     pub fn start<E: Engine>(
         engine: Arc<E>,
         tenure: Tenure,
@@ -135,8 +135,8 @@ impl EngineStore {
         self.stop(Stopping::GivingUpAt(Instant::now() + self.close_within));
     }
 
-    /// Closes the store and gives up its shard, to `successor` if there is one. Then no other node has to wait for the
-    /// lease to end.
+    /// Closes the store and gives up its shard, to `successor` if there is one, so that no other node has to wait for
+    /// the lease to end.
     pub fn leave(&self, successor: Option<&str>) {
         self.stop(Stopping::Leaving { to: successor.map(str::to_owned), by: Instant::now() + self.close_within });
     }
@@ -154,7 +154,7 @@ impl EngineStore {
     }
 
     /// How long this process may still act as the owner of the shard without another answer from the engine; `None` if
-    /// it must not act any more.
+    /// it may not act any more.
     pub fn lease_left(&self) -> Option<Duration> {
         self.lease.left((self.clock)())
     }
@@ -176,16 +176,16 @@ impl EngineStore {
         self.join();
     }
 
-    /// Reports the current usage of the engine: writes are refused while it is too full.
+    /// Takes note of the engine's current usage: writes are refused while the engine is too full.
     pub fn heed(&self, room: Room) {
         self.confirmed.set_full(room);
     }
 
     fn join(&self) {
-        // Held until the end, so that a second caller also returns only when everything is done.
+        // Held until the end, so that a second caller also returns only when everything has ended.
         let mut committer = self.committer.lock();
         if let Some(thread) = committer.take() {
-            // A panic was reported as fatal by then.
+            // A panic has already been reported as fatal.
             thread.join().ok();
         }
     }
@@ -216,7 +216,7 @@ impl Store for EngineStore {
         self.queue.last()
     }
 
-    /// There is no log on this machine: the engine has everything.
+    /// This machine has no log: the engine has everything.
     fn applied(&self) -> Sequence {
         *self.durable.borrow()
     }

@@ -37,7 +37,7 @@ pub struct Current {
     pub room: usize,
 }
 
-/// Handles are looked up once: a lookup costs more than an increment.
+/// Handles are looked up once, because a lookup costs more than an increment.
 pub struct Metrics {
     groups: metrics::Counter,
     batches: metrics::Counter,

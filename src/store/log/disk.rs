@@ -25,7 +25,7 @@ fn segment_of(name: &str) -> Option<u64> {
     (digits.len() == 20).then(|| digits.parse().ok()).flatten()
 }
 
-/// When a method returns, its effect is durable.
+/// The effect of each method is durable when it returns.
 pub trait Disk {
     /// The first sequences of all segments, ascending.
     fn segments(&self) -> io::Result<Vec<u64>>;
@@ -50,7 +50,8 @@ impl LogDir {
     }
 
     fn damaged(&self, segment: u64, offset: usize) -> PathBuf {
-        // Without the suffix of a segment, so that it is never read as one. An earlier file of the same name is kept.
+        // The name lacks the suffix of a segment, so that the file is never read as one. An earlier file of the same
+        // name is kept.
         let base = format!("damaged-{segment:020}-{offset}");
         let free = (0..).map(|n| if n == 0 { base.clone() } else { format!("{base}.{n}") });
         free.map(|name| self.dir.join(name)).find(|path| !path.exists()).unwrap_or_else(|| self.dir.join(base))
@@ -109,7 +110,7 @@ pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes whole pages. If the file system requires another alignment, this file uses the page cache from then on.
+/// Writes whole pages. If the file system requires another alignment, the file uses the page cache from then on.
 pub fn write_all_at(file: &File, pages: &[u8], offset: u64) -> io::Result<()> {
     match file.write_all_at(pages, offset) {
         Err(error) if is_unsupported(&error) => {
@@ -133,12 +134,12 @@ fn is_unsupported(error: &io::Error) -> bool {
 pub struct Aligned(Vec<u8>);
 
 impl Aligned {
-    /// A slice of this length that still has its old content.
+    /// A slice of this length, with its old content.
     pub fn room(&mut self, length: usize) -> &mut [u8] {
         if self.0.len() < length + PAGE {
             self.0.resize(length + PAGE, 0);
         }
-        // If the alignment is unknown, the write goes through the cache.
+        // If no aligned address can be found, the write goes through the page cache.
         let start = self.0.as_ptr().align_offset(PAGE).min(PAGE);
         &mut self.0[start..start + length]
     }
@@ -171,7 +172,7 @@ mod tests {
         let mut buffer = Aligned::default();
         buffer.room(2 * PAGE).fill(7);
         write_all_at(&file, buffer.room(PAGE), 0).unwrap();
-        // At a misaligned address: a device refuses this, and the page cache accepts it.
+        // The address is misaligned: a device refuses the write, and the page cache accepts it.
         write_all_at(&file, &buffer.room(2 * PAGE)[1..=PAGE], PAGE as u64).unwrap();
         write_all_at(&file, buffer.room(PAGE), 2 * PAGE as u64).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), [7; 3 * PAGE]);

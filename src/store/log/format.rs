@@ -1,15 +1,15 @@
 //! The on-disk layout of a group of batches, which distinguishes an unfinished group from a damaged one.
 //!
-//! A group starts on a page boundary and fills whole pages, so a synced page is never rewritten. Segments are all zeros
-//! before, and every 512-byte sector of a group ends in [`MARK`], which is never zero. So a sector that was not
-//! written, or only in part, has a zero there; a flipped bit cannot produce one. The group's bytes are: `magic, payload
-//! length, first sequence, count of batches, payload CRC, header CRC`, then the payload, then zeros.
+//! A group starts on a page boundary and fills whole pages, so a synced page is never rewritten. Segments initially
+//! contain only zeros, and every 512-byte sector of a group ends in [`MARK`], which is never zero. So a sector that was
+//! not written, or only in part, has a zero there; a flipped bit cannot produce one. The group's bytes are: `magic,
+//! payload length, first sequence, count of batches, payload CRC, header CRC`, then the payload, then zeros.
 
 use crate::batch::BatchRef;
 
 pub const PAGE: usize = 4096;
 pub const SECTOR: usize = 512;
-/// Four bits set, so that no single bit flip turns it into the zero of an unwritten sector.
+/// Has four bits set, so that no single bit flip turns it into the zero of an unwritten sector.
 const MARK: u8 = 0xA5;
 const SECTOR_DATA: usize = SECTOR - 1;
 
@@ -17,8 +17,8 @@ const MAGIC: [u8; 4] = *b"LKG1";
 const HEADER: usize = 28;
 const HEADER_CRC_AT: usize = 24;
 
-/// A group is one write; in a larger one the first batch only waits longer. A group of this size accepts no more
-/// batches.
+/// A group of this size accepts no more batches. A group is one write, and in a larger one the first batch would only
+/// wait longer.
 pub const FULL_GROUP_BYTES: usize = 1024 * 1024;
 /// More than the changes of the largest command: a session with a hundred deployments ends, in a history page with
 /// seven others like it, and five of its deployments have a thousand steps.
@@ -32,7 +32,7 @@ pub fn extent(payload: usize) -> usize {
     ((HEADER + payload).div_ceil(SECTOR_DATA) * SECTOR).next_multiple_of(PAGE)
 }
 
-/// The batches of a payload, or `None` unless it contains exactly `count` of them.
+/// The batches of a payload; `None` unless it contains exactly `count` batches.
 pub fn decode(mut payload: &[u8], count: u32) -> Option<Vec<BatchRef<'_>>> {
     // Not preallocated, because `count` is not trusted.
     let mut batches = Vec::new();
@@ -73,7 +73,7 @@ fn fill_sector(sector: &mut [u8], data: &[u8]) {
     }
 }
 
-/// The last page of every segment: distinguishes a truncated segment from one with room left.
+/// The last page of every segment. Distinguishes a truncated segment from one with room left.
 pub const END_PAGE: [u8; PAGE] = [0xE5; PAGE];
 
 /// The content of a page where a group may start.
@@ -86,7 +86,7 @@ pub enum Examined {
     Unfinished {
         reach: Option<usize>,
     },
-    /// Every sector was written, and the content is wrong.
+    /// Every sector was written, but the content is wrong.
     Damaged(&'static str),
 }
 
@@ -162,7 +162,7 @@ pub fn marks(bytes: &[u8]) -> Marks {
 }
 
 pub fn is_zero(bytes: &[u8]) -> bool {
-    // Per page: a segment is mostly zeros, and comparing slices is far faster than a loop over bytes.
+    // Compares whole pages: a segment is mostly zeros, and comparing slices is far faster than a loop over bytes.
     static ZEROS: [u8; PAGE] = [0; PAGE];
     bytes.chunks(PAGE).all(|page| *page == ZEROS[..page.len()])
 }

@@ -1,6 +1,6 @@
 //! The redo log: makes a group of batches durable with one `fdatasync`, and replays them after a crash.
 //!
-//! It knows nothing of the database except the applied sequence.
+//! The log is independent of the database except for the applied sequence.
 
 pub mod committer;
 pub mod disk;

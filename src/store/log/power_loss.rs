@@ -14,11 +14,11 @@ use super::format::{self, END_PAGE, PAGE, SECTOR};
 use super::recovery::{Damage, Fault, OnDamage, Recovered, Tail, recover};
 use crate::batch::{Batch, BatchRef};
 
-/// Small, so that a crash point is cheap, and groups of all sizes still reach its end.
+/// Small, so that a crash point is cheap, and so that groups of all sizes reach the end of a segment.
 const SEGMENT: usize = 16 * PAGE;
 const MIN_CRASH_POINTS: usize = 2000;
 
-/// The durable content. The log syncs after every write, so the test itself keeps the one unsynced group.
+/// The durable content. The log syncs after every write, so the test itself holds the one unsynced group.
 #[derive(Clone, Default)]
 struct SimDisk {
     files: RefCell<BTreeMap<u64, Vec<u8>>>,
@@ -68,7 +68,7 @@ impl Disk for SimDisk {
 struct SimLog {
     disk: SimDisk,
     tail: Option<Tail>,
-    /// Every batch in the log; its position is its sequence.
+    /// Every batch in the log. Its position here is its sequence.
     batches: Vec<Batch>,
 }
 
@@ -132,8 +132,8 @@ impl SimLog {
         }
     }
 
-    /// Everything synced must be there, the unsynced group completely or not at all, and the log must accept more
-    /// groups.
+    /// Checks that everything synced is there, that the unsynced group is there completely or not at all, and that the
+    /// log accepts more groups.
     fn check_crash(mut self, unsynced: &[Batch]) {
         let (recovered, found) = self.recover().unwrap();
         let synced = self.batches.len();
@@ -203,7 +203,7 @@ fn with_seeds(seeds: std::ops::Range<u64>, mut case: impl FnMut(&mut Random)) {
 #[test]
 fn no_power_cut_loses_a_synced_batch_or_shows_part_of_a_group() {
     let mut points = 0;
-    // Every byte at which a small write can stop.
+    // Crashes at every byte of small writes.
     with_seeds(0..4, |random| {
         let mut log = random_log(random);
         let group = log.begin(random_group(random, 60));
@@ -214,7 +214,7 @@ fn no_power_cut_loses_a_synced_batch_or_shows_part_of_a_group() {
             points += 1;
         }
     });
-    // Random sets of sectors of larger writes, because a disk may write them in any order.
+    // Writes random sets of sectors of larger groups, because a disk may write sectors in any order.
     with_seeds(100..400, |random| {
         let mut log = random_log(random);
         let group = log.begin(random_group(random, 8000));

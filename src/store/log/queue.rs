@@ -9,7 +9,7 @@ use super::format::{FULL_GROUP_BYTES, MAX_BATCH_BYTES};
 use crate::batch::{Batch, BatchPosition, BatchRef, Sequence};
 use crate::contract::StoreError;
 
-/// About a tenth of a second of writes to a slow disk; beyond it, callers are refused.
+/// About a tenth of a second of writes to a slow disk; callers are refused beyond it.
 pub const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
 /// One group is collected while another is written; more buffers would never be used.
 const KEPT_BUFFERS: usize = 2;
@@ -40,7 +40,7 @@ enum End {
 /// The outcome of waiting for a group.
 pub enum Taken {
     Group(Group),
-    /// No batch was added in that time.
+    /// No batch was added within the limit.
     Nothing,
     /// The queue is closed and empty.
     Closed,

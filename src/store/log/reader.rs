@@ -1,6 +1,6 @@
 //! Reads the log while it is being written: only groups known to be durable. A [`Pin`] keeps segments that the database
 //! no longer needs, for a reader that copies them. Pins are bounded: a reader that is too slow loses its pin, so that
-//! the log cannot grow without limit.
+//! the log does not grow without limit.
 
 use std::fs::File;
 use std::io;
@@ -28,7 +28,7 @@ pub enum ReadError {
 /// A segment, read from the beginning.
 pub struct SegmentReader {
     file: File,
-    /// Where its end page begins.
+    /// The offset of the end page.
     room: u64,
     /// The offset of the first byte in `window`.
     offset: u64,
@@ -56,7 +56,7 @@ impl SegmentReader {
                 self.read += group.extent;
                 Ok(Some(group))
             }
-            // A group that is being written may be there in part.
+            // A group that is being written may be partially there.
             Examined::Blank | Examined::Unfinished { .. } => Ok(None),
             Examined::Damaged(what) => Err(ReadError::Damaged(what.to_owned())),
         }
@@ -89,7 +89,7 @@ pub struct Pins {
 }
 
 struct Held {
-    /// The last sequence that is not needed.
+    /// The last sequence that may be deleted.
     after: u64,
     state: AtomicU8,
 }
@@ -98,7 +98,7 @@ const HELD: u8 = 0;
 const TOO_MUCH: u8 = 1;
 const DISK_FULL: u8 = 2;
 
-/// Keeps batches after a sequence in the log until it is dropped, unless the log grows too long.
+/// Keeps the batches after a sequence in the log until dropped, unless the log grows too long.
 pub struct Pin {
     held: Arc<Held>,
     pins: Arc<Pins>,
@@ -138,7 +138,7 @@ impl Pin {
         self.pins.bytes_max
     }
 
-    /// Whether, and why, the log is no longer kept. Data read before that is complete.
+    /// Why the log is no longer kept; `None` while it is. Data read before that is complete.
     pub fn broken(&self) -> Option<Unpinned> {
         match self.held.state.load(Ordering::Acquire) {
             TOO_MUCH => Some(Unpinned::TooMuch),
@@ -173,7 +173,7 @@ mod tests {
         let sizes = [1, 5_000, MAX_GROUP_BYTES, 3, MAX_GROUP_BYTES, MAX_GROUP_BYTES, 70_000];
         let groups: Vec<Vec<u8>> = sizes.iter().map(|size| vec![7; *size]).collect();
         let mut bytes: Vec<u8> = groups.iter().zip(1..).flat_map(|(payload, first)| sealed(first, payload)).collect();
-        // With and without room left.
+        // Read with and without room left in the segment.
         for blank in [0, 3 * PAGE] {
             bytes.resize(bytes.len() + blank, 0);
             std::fs::write(&path, [bytes.as_slice(), &format::END_PAGE].concat()).unwrap();

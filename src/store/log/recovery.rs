@@ -1,8 +1,8 @@
 //! Reads the log at startup: replays the batches that the database lacks, truncates a torn tail, and refuses any other
 //! damage.
 //!
-//! At most one group is unsynced, and it is the last. So a group may be unfinished only at the very end of the log. Any
-//! other difference from what was written is damage, and skipping it could lose an acknowledged batch.
+//! At most one group is unsynced, the last one. So a group may be unfinished only at the very end of the log. Any other
+//! difference from the written content is damage, and skipping it could lose an acknowledged batch.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use crate::batch::BatchRef;
 /// The state of the log after recovery.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Recovered {
-    /// The last durable batch; 0 for none.
+    /// The sequence of the last durable batch; 0 for none.
     pub last: u64,
     /// The position of the next group, or `None` if it needs a new segment.
     pub tail: Option<Tail>,
@@ -28,7 +28,7 @@ pub struct Recovered {
 pub struct Tail {
     pub segment: u64,
     pub offset: usize,
-    /// Where the segment's end page begins.
+    /// The offset of the segment's end page.
     pub room: usize,
 }
 
@@ -46,7 +46,7 @@ pub enum Fault {
         source: io::Error,
     },
     Damage(Damage),
-    /// The log is intact, but batches before it are missing in the database: discarding the log would lose even more.
+    /// The log is intact, but earlier batches are missing in the database: discarding the log would lose even more.
     Gap {
         applied: u64,
         first: u64,
@@ -67,7 +67,7 @@ pub fn recover(
     mut replay: impl FnMut(u64, BatchRef<'_>),
 ) -> Result<Recovered, Fault> {
     let segments = disk.segments().map_err(|source| Fault::Io { segment: None, source })?;
-    // Segments fully covered by the database are only waiting to be deleted.
+    // Segments that the database fully covers are only waiting to be deleted.
     let covered = segments.windows(2).take_while(|pair| pair[1] <= applied + 1).count();
     let mut walk = Walk { disk, applied, next: 0, tail: None, cut: 0, read: 0, replay: &mut replay };
     let damage = match walk.run(&segments[covered..]) {
@@ -91,7 +91,7 @@ struct Walk<'a, D> {
     next: u64,
     tail: Option<Tail>,
     cut: usize,
-    /// Segments that were read completely.
+    /// The number of segments that were read completely.
     read: usize,
     replay: &'a mut dyn FnMut(u64, BatchRef<'_>),
 }
@@ -164,8 +164,8 @@ impl<D: Disk> Walk<'_, D> {
             self.cut = reach;
         }
         // A server that was killed, or that ended because a sync failed, may have left its last group only in the page
-        // cache, where a later sync no longer considers it dirty. Rewriting it ensures that it is on disk before it
-        // counts.
+        // cache, where a later sync no longer considers it dirty. It is rewritten to ensure that it is on disk before
+        // it counts.
         if is_last && !last_group.is_empty() {
             write(last_group.start, &room[last_group])?;
         }
@@ -173,8 +173,8 @@ impl<D: Disk> Walk<'_, D> {
     }
 }
 
-/// The number of bytes of `rest` that an unfinished group may have written; an error says why this is not an unfinished
-/// group.
+/// The number of bytes of `rest` that an unfinished group may have written. The error says why this is not an
+/// unfinished group.
 fn torn_reach(rest: &[u8], is_last: bool) -> Result<usize, &'static str> {
     let reach = match format::examine(rest) {
         Examined::Group(_) => return Err("a record is out of place"),

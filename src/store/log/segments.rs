@@ -1,10 +1,10 @@
 //! The log's files: a spare is prepared in advance, and segments that the database covers are deleted.
 //!
-//! A segment is filled with zeros before it is used, so that a later `fdatasync` has no metadata to flush. The thread
-//! that does this also monitors the free space, because it would be the first to run out of it.
+//! A segment is filled with zeros before use, so that a later `fdatasync` has no metadata to flush. The thread that
+//! does this also monitors the free space, because it would be the first to run out of space.
 //!
-//! A few more segments are held as a reserve: their blocks are allocated, so that the log continues when the disk is
-//! full. Then it accepts only ends and deletions. A segment that the database covers meanwhile returns to the reserve.
+//! A few more segments are held as a reserve. Their blocks are allocated, so that the log continues when the disk is
+//! full, although it then accepts only ends and deletions. Segments that the database covers refill the reserve.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,30 +25,30 @@ use ambient::backoff::{Backoff, Retries};
 
 /// Several times the largest group; otherwise the log would constantly change segments.
 pub const MIN_SEGMENT_BYTES: usize = 4 * 1024 * 1024;
-/// Zeros are synced in steps of this size, so that a group's sync never waits behind a whole segment of them.
+/// Zeros are synced in steps of this size, so that a group's sync never waits for a whole segment of them.
 const ZERO_STEP: usize = 1024 * 1024;
-/// How often the free space is checked; a disk does not fill 128 MiB much faster.
+/// The interval for checking the free space; a disk does not fill 128 MiB much faster.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The pauses after a spare could not be created. Short, because writes are refused until there is one.
+/// The pauses after a spare could not be created. Short, because writes are refused meanwhile.
 const BACKOFF: Backoff = Backoff::new(LOOK_EVERY, Duration::from_secs(10));
 const SPARE: &str = "spare.new";
-/// A reserve segment under construction, new or from a covered segment.
+/// A reserve segment being made, from a new file or a covered segment.
 const HELD_BEING_MADE: &str = "reserve.new";
 /// Followed by a number.
 const HELD: &str = "reserve-";
-/// Size of the reserve: several times the queue's maximum when the disk becomes full, and at least two segments. Single
-/// releases take a page each, so this is enough for thousands, in addition to segments that the database frees.
+/// Size of the reserve: several times what the queue may hold when the disk becomes full, and at least two segments. A
+/// release takes a page, so the reserve is enough for thousands, besides the segments that the database frees.
 const HELD_MIN_BYTES: usize = 2 * MAX_QUEUED_BYTES;
 const HELD_MIN_SEGMENTS: usize = 2;
 /// Room for batches that are already queued: the log must never stop before them.
 const KEPT_FOR_QUEUED: usize = MAX_QUEUED_BYTES + MAX_GROUP_BYTES;
-/// Fewer free files (inodes) count as a full disk too: the database needs some itself.
+/// Fewer free files (inodes) count as a full disk too: the database needs some.
 const MIN_FREE_ENTRIES: u64 = 64;
 const MIB: u64 = 1024 * 1024;
 
 pub struct Segments {
     dir: PathBuf,
-    /// Kept open, so that syncing a name needs no descriptor, even when clients use up all of them.
+    /// Kept open, so that syncing a name needs no descriptor, even when clients have used up all of them.
     opened_dir: File,
     segment_bytes: usize,
     min_free: u64,
@@ -60,7 +60,7 @@ pub struct Segments {
     left: AtomicUsize,
     /// Held while a reserve segment is made: by the preparer, or by the applier from a segment no longer needed.
     making: Mutex<()>,
-    /// The committer has no segment to continue with, for a reason other than a full disk.
+    /// Whether the committer has no segment to continue with, for a reason other than a full disk.
     starved: AtomicBool,
     refusing: metrics::Gauge,
     /// The first sequences of all existing segments, ascending; the last is the one being written.
@@ -73,16 +73,16 @@ struct Spare {
     ready: Option<File>,
     /// The reserve.
     held: Vec<HeldSegment>,
-    /// The committer waits for a spare.
+    /// Whether the committer waits for a spare.
     wanted: bool,
     /// Why the last attempt to create a spare failed, if it did.
     failed: Option<Cause>,
     stopping: bool,
-    /// The store is closing: the committer no longer waits for a spare that cannot be created.
+    /// Whether the store is closing: the committer then does not wait for a spare that cannot be created.
     giving_up: bool,
 }
 
-/// Kept open, so that it can be used when there are no descriptors left.
+/// A segment of the reserve. Kept open, so that it can be used when there are no descriptors left.
 struct HeldSegment {
     path: PathBuf,
     file: File,
@@ -142,7 +142,7 @@ impl Segments {
         Ok(segments)
     }
 
-    /// A spare of an earlier run may be incomplete.
+    /// Removes the spare of an earlier run, which may be incomplete.
     pub fn remove_spare(dir: &Path) -> io::Result<()> {
         match std::fs::remove_file(dir.join(SPARE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -154,7 +154,7 @@ impl Segments {
         self.dir.join(segment_name(segment))
     }
 
-    /// Where the end page of a new segment begins.
+    /// The offset of the end page in a new segment.
     pub fn room(&self) -> usize {
         self.segment_bytes - PAGE
     }
@@ -184,7 +184,7 @@ impl Segments {
         self.left.store(bytes, Ordering::Relaxed);
     }
 
-    /// Creates a segment on the caller's thread: the first one of a log.
+    /// Creates the first segment of a log, on the caller's thread.
     pub fn create(&self, first: u64) -> io::Result<File> {
         match self.make_spare() {
             Ok(file) => {
@@ -208,7 +208,7 @@ impl Segments {
             spare.wanted = spare.ready.is_none();
             self.note_starved(&spare);
             if let Some(file) = spare.ready.take() {
-                // Under the lock, so that the preparer does not create another file with the same name.
+                // Renamed under the lock, so that the preparer does not create another file with the same name.
                 let promoted = self.promote(&self.dir.join(SPARE), first);
                 self.changed.notify_all();
                 return promoted.map(|()| Some(file));
@@ -237,8 +237,8 @@ impl Segments {
         self.changed.notify_all();
     }
 
-    /// The preparer's thread: keeps one spare and the reserve ready and checks the free space, until stopped. `hold`
-    /// keeps other reserves ready.
+    /// Runs on the preparer's thread: keeps one spare and the reserve ready and checks the free space, until stopped.
+    /// `hold` keeps other reserves ready.
     pub fn prepare(&self, hold: impl Fn() -> io::Result<()>) {
         let mut retries = Retries::new(BACKOFF);
         loop {
@@ -246,7 +246,7 @@ impl Segments {
             let held = hold().and_then(|()| self.hold_segments());
             let lacks_reserve = held.is_err_and(|error| is_lack_of_space(&error));
             let missing = self.spare.lock().ready.is_none();
-            // Even on a nearly full disk: queued batches must still find a segment.
+            // Attempted even on a nearly full disk: queued batches must still find a segment.
             let made = missing.then(|| self.make_spare()).transpose();
             let low = self.is_low();
             let has_failed = made.is_err();
@@ -305,11 +305,11 @@ impl Segments {
         existing[covered..].to_vec()
     }
 
-    /// Deletes the segments without batches after `applied`; never the one being written, nor a pinned one.
+    /// Deletes the segments without batches after `applied`; never a pinned segment, or the one being written.
     pub fn delete_covered(&self, applied: u64) -> io::Result<()> {
         let bytes_after = |sequence| self.after(sequence).len() as u64 * self.segment_bytes as u64;
         let applied = self.pins.bound(applied, self.full.load(Ordering::Relaxed), bytes_after);
-        // Oldest first and not synced: segments restored by a power cut are deleted at the next checkpoint.
+        // Oldest first and without a sync: a power cut may restore segments, which the next checkpoint deletes.
         while let Some(segment) = self.oldest_covered(applied) {
             match self.remove(segment) {
                 // A segment that is already gone must not be retried forever.
@@ -320,7 +320,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Moves its blocks to the reserve if that needs them.
+    /// Removes a segment. Moves its blocks to the reserve, if that is incomplete.
     fn remove(&self, segment: u64) -> io::Result<()> {
         let path = self.path(segment);
         let wanted = self.is_full() && self.spare.lock().held.len() < self.held_wanted();
@@ -329,7 +329,7 @@ impl Segments {
         }
         let making = self.making.lock();
         std::fs::rename(path, self.dir.join(HELD_BEING_MADE))?;
-        // Otherwise a power cut might restore it with zeros in it.
+        // Without this sync, a power cut might restore the segment with zeros in it.
         self.opened_dir.sync_all()?;
         let held = self.make_held()?;
         drop(making);
@@ -358,8 +358,8 @@ impl Segments {
         Ok(())
     }
 
-    /// From a new file, or from one left by a killed server or by [`Self::remove`]. Its old content must not be
-    /// readable.
+    /// Makes a reserve segment from a new file, or from one left by a killed server or by [`Self::remove`]. The old
+    /// content must not be readable.
     fn make_held(&self) -> io::Result<HeldSegment> {
         let path = self.dir.join(HELD_BEING_MADE);
         let used = path.exists();
@@ -375,7 +375,7 @@ impl Segments {
     }
 
     fn fill_held(&self, file: &File, used: bool) -> io::Result<()> {
-        // Blocks that are only allocated read as zeros, and cost no write until they are needed.
+        // Allocated but unwritten blocks read as zeros, and cost no write until they are needed.
         if used || !allocate(file, 0, self.segment_bytes as u64)? {
             self.write_zeros(file)?;
         }
@@ -399,8 +399,8 @@ impl Segments {
         Ok(path)
     }
 
-    /// Finds the reserve of an earlier run. Segments that are too small are recreated; larger ones are usable, and kept
-    /// when a command with smaller segments opens the directory in between.
+    /// Finds the reserve of an earlier run. Segments that are too small are recreated. Larger ones are usable, and must
+    /// survive a command with smaller segments that opens the directory in between.
     fn find_held(&self) -> io::Result<()> {
         for entry in std::fs::read_dir(&self.dir)? {
             let entry = entry?;
@@ -424,7 +424,7 @@ impl Segments {
         self.set_full(true);
     }
 
-    /// Frees blocks that a start needs more urgently.
+    /// Frees the blocks of one reserve segment, which a start needs more urgently.
     pub fn remove_one_held(dir: &Path) -> io::Result<()> {
         for entry in std::fs::read_dir(dir)? {
             let entry = entry?;
@@ -435,7 +435,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Avoids taking blocks that would only be given back.
+    /// Fails early if the disk has no room for a segment, instead of taking blocks and giving them back.
     fn check_space(&self) -> io::Result<()> {
         let missing = free_bytes(&self.dir).is_ok_and(|free| free < self.segment_bytes as u64);
         if missing { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
@@ -446,7 +446,7 @@ impl Segments {
         let path = self.dir.join(SPARE);
         let made = self.write_spare(&path);
         if made.is_err() {
-            // Frees its space. If that fails too, the next attempt truncates it.
+            // Frees the file's space. If that fails too, the next attempt truncates the file.
             let _ = std::fs::remove_file(&path);
         }
         made
@@ -502,7 +502,7 @@ impl Segments {
         }
     }
 
-    /// Called whenever one of the conditions has changed.
+    /// Called whenever a condition for starvation has changed.
     fn note_starved(&self, spare: &Spare) {
         // A full disk refuses writes separately.
         let failed = spare.failed.is_some_and(|cause| cause != Cause::DiskFull);
@@ -622,7 +622,7 @@ mod tests {
         for segment in [5, 9] {
             std::fs::write(segments.path(segment), "").unwrap();
         }
-        // A directory in its place cannot be removed as a file.
+        // A directory in place of the segment cannot be removed as a file.
         std::fs::create_dir(segments.path(1)).unwrap();
         assert!(segments.delete_covered(20).is_err());
         assert!(segments.path(5).exists(), "oldest first, so that the log never has a gap");

@@ -15,7 +15,7 @@ async fn a_webhook_gets_matching_events_from_its_creation_on() {
     bench.happen(EventType::SessionReleased, 1);
     bench.happen(EventType::SessionClaimed, 1);
     bench.capture();
-    // The two previous numbers are those of the webhooks themselves.
+    // The two previous numbers belong to the webhooks' own creation.
     assert_eq!(bench.captured(some), [42, 44]);
     assert_eq!(bench.captured(all), [41, 42, 43, 44], "its own making is the first");
     let first = &bench.webhooks.deliveries(&acme(), all, Some(DeliveryStatus::Pending)).unwrap()[3];
@@ -113,7 +113,7 @@ async fn a_refused_capture_is_repeated_when_the_store_takes_writes_again_without
     bench.store.refuse_with(Some(StoreError::Overloaded));
     let webhooks = bench.webhooks.clone();
     let capturing = tokio::spawn(async move { webhooks.keep_capturing().await });
-    // It has been refused several times by then, and nothing is left that would wake it.
+    // By now the store has refused several times, and only the timer can wake the capture.
     tokio::time::sleep(Duration::from_secs(60)).await;
     bench.store.refuse_with(None);
     let captured = async {
@@ -136,7 +136,7 @@ async fn an_organization_whose_events_cannot_be_read_holds_up_no_other() {
     let id = bench.make_in(&other, &["session.claimed"]).await;
     let webhooks = bench.webhooks.clone();
     let capturing = tokio::spawn(async move { webhooks.keep_capturing().await });
-    // By now the first one's are known to be unreadable.
+    // By now the first organization's events are known to be unreadable.
     tokio::time::sleep(Duration::from_secs(1)).await;
     bench.happen_in(&other, EventType::SessionClaimed, 1);
     let captured = async {
@@ -155,7 +155,7 @@ async fn a_webhook_enabled_by_a_request_that_was_dropped_captures_all_the_same()
     bench.set_enabled(id, false).await;
     let webhooks = bench.webhooks.clone();
     let capturing = tokio::spawn(async move { webhooks.keep_capturing().await });
-    // By now it waits until a webhook is enabled.
+    // By now the capture waits until a webhook is enabled.
     tokio::time::sleep(Duration::from_secs(1)).await;
     bench.store.hold();
     assert!(bench.set_enabled(id, true).now_or_never().is_none(), "it waits for the disk, and is given up");

@@ -1,5 +1,5 @@
-//! Webhooks over stores that hold, refuse, die and are opened again. Nothing is sent; the tests set the outcome of each
-//! delivery.
+//! Webhooks over stores that are held back, refuse, crash and are reopened. Nothing is sent; the tests set the outcome
+//! of each delivery.
 #![allow(clippy::unwrap_used)]
 
 mod capturing;
@@ -55,7 +55,7 @@ impl Bench {
         Self { store, webhooks, clock }
     }
 
-    /// The state after a power cut, opened again.
+    /// The webhooks after a power cut and a restart.
     fn crashed(&self) -> Self {
         Self::over(self.store.crash(), self.clock.clone())
     }
@@ -106,7 +106,7 @@ impl Bench {
         self.webhooks.inner.take_due(most).0
     }
 
-    /// Sets the outcome of sending it.
+    /// Sets the outcome of sending the delivery.
     fn settle(&self, job: &Job, outcome: Outcome) -> DeliveryStatus {
         let inner = &self.webhooks.inner;
         let delivery = inner.delivery(&acme(), job.webhook.id, job.delivery).unwrap().unwrap();
@@ -116,7 +116,7 @@ impl Bench {
         inner.delivery(&acme(), job.webhook.id, job.delivery).unwrap().unwrap().status
     }
 
-    /// The events of its deliveries, oldest first.
+    /// The numbers of the events of a webhook's deliveries, oldest first.
     fn captured(&self, id: WebhookId) -> Vec<u64> {
         let mut found = self.webhooks.deliveries(&acme(), id, None).unwrap();
         found.reverse();

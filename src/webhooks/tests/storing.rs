@@ -15,7 +15,7 @@ fn at(millis: i64) -> Timestamp {
 fn sample() -> Webhook {
     Webhook {
         organization: acme(),
-        // A slash does not end an id.
+        // A slash must not end the id.
         id: WebhookId(IdSeed(*b"/a/b/c/d/e/f")),
         target: Target::parse("https://receiver.invalid/hook?a=b").unwrap(),
         filters: vec![Filter::parse("session.*").unwrap(), Filter::parse("stage.failed").unwrap()],

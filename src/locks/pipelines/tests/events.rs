@@ -1,4 +1,4 @@
-//! Events about pipelines: once per change, in its batch, in the name of the initiator.
+//! Events about pipelines: recorded once per change, in its batch, and attributed to the initiator.
 
 use super::*;
 use ::events::{Events, RecordedEvent};
@@ -45,7 +45,7 @@ async fn a_request_that_changes_nothing_records_no_event() {
     stop(&pipelines, "moving", |_, _| ()).await.unwrap();
     let before = told(&store);
     put(&pipelines, "one", None).await.unwrap();
-    // The answer next to it is stored anyway.
+    // The record beside the unchanged pipeline is stored anyway.
     stop(&pipelines, "again", |_, batch| batch.put(b"beside", Vec::new())).await.unwrap();
     put(&pipelines, "x", Some(Expected::Absent)).await.unwrap_err();
     open(&store, &[("web", named("one"))]).await;

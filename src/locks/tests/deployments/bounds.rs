@@ -8,8 +8,8 @@ use domain::{
     VariableValue,
 };
 
-/// The maximum number of stages and steps, with the longest texts that fit, which their records also contain: each step
-/// is one of a registry, at a commit.
+/// The maximum number of stages and steps, with the longest texts that their records can contain: each step is a
+/// registry step at a commit.
 fn largest() -> Blueprint {
     let [stage] = &stages(&["ask"]).stages[..] else { panic!("one stage") };
     let reference = StepReference::parse("rrrr/ssss@vvvv").unwrap();
@@ -94,7 +94,7 @@ async fn the_store_accepts_the_end_of_the_largest_session() {
     let page = bench.store.get(&crate::keys::page(&key(), 1)).unwrap().unwrap();
     assert!(page.len() > 320 * 1024, "{} bytes are not the largest", page.len());
     by_force.force_claim(2).await;
-    // A shorter history also has to drop sessions.
+    // A shorter retention also has to drop sessions.
     let forgetting = Bench::over(Arc::new(by_force.store.crash()), 7);
     forgetting.force_claim(3).await;
 }

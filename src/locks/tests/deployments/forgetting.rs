@@ -48,7 +48,7 @@ async fn nothing_is_left_of_the_deployments_of_a_dropped_session() {
         bench.sessions(16).await;
         assert_eq!(bench.traces(), Vec::<Vec<u8>>::new());
         let seeds = [id.0, unstaged.0].into_iter().chain(approvals.iter().map(|approval| approval.0));
-        // The environment names its last deployment, whether or not that is remembered.
+        // The environment names its last deployment, whether or not that deployment is still stored.
         assert_eq!(seeds.filter(|seed| bench.speaks_of(*seed)).collect::<Vec<_>>(), [unstaged.0]);
     }
 }

@@ -55,7 +55,7 @@ async fn it_is_durable_which_node_has_the_output_of_a_stage_before_there_is_any(
     bench.begin(id).await;
     assert_eq!(bench.log_parts(id).len(), 1, "a repeated report");
     bench.fail(id).await;
-    // Another node continues.
+    // Another node continues the deployment.
     let other = bench.killed(1_000).on_node("n2", false);
     other.retry(&session, id, "build").await.unwrap();
     let second = domain::StageAttempt { attempt: 2, ..attempt(id) };
@@ -76,7 +76,7 @@ async fn what_may_be_in_the_store_of_logs_is_known_until_it_is_removed_there() {
         assert_eq!(bench.dropped_logs(), []);
         bench.sessions(16).await;
         assert_eq!((bench.deployment(id), bench.log_parts(id)), (None, vec![]));
-        // Also after a change of the owner.
+        // Dropped logs are also found after the owner has changed.
         let bench = bench.killed(1_000).on_node("n2", uploads);
         let dropped = bench.dropped_logs();
         let part = LogPart { number: 0, node: "n1".into(), in_store: true };

@@ -80,7 +80,7 @@ async fn a_deployment_is_never_shown_ahead_of_its_environment() {
     let by = person(2);
     let decide = DecideApproval { approval, deployment: id, verdict: Verdict::Reject, by, comment: None };
     bench.in_the_background(async |all| drop(all.ask(&key(), decide).await)).await;
-    // The store has it from here on; the actor, which publishes its environment, has not run yet.
+    // The store now has the change, but the actor, which publishes its environment, has not run yet.
     bench.store.release();
     let environment = bench.environments.environment(&key()).unwrap().unwrap();
     assert_eq!(environment.current_deployment().map(|deployment| deployment.id), Some(id));

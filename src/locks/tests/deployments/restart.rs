@@ -1,4 +1,4 @@
-//! Unfinished deployments after a restart, and those that a stopped pipeline holds back until it is resumed.
+//! Unfinished deployments after a restart, and deployments that a stopped pipeline holds back until it is resumed.
 
 use super::*;
 use domain::Swept;
@@ -191,7 +191,7 @@ async fn an_environment_whose_deployment_records_are_missing_says_so() {
     assert!(matches!(&failed, Err(Failure::Store(StoreError::Read(what))) if what.contains(&id.to_string())));
 }
 
-/// Environments with a deployment created while the pipeline was stopped, in the order of the deployments.
+/// Environments whose deployments were created while the pipeline was stopped, in the order of the deployments.
 async fn held_back(names: &[&str]) -> (Bench, Vec<(EnvironmentKey, DeploymentId)>) {
     let bench = Bench::new();
     bench.pipeline.set(stages(&["build"]));

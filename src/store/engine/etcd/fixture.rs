@@ -19,13 +19,13 @@ pub const SIZED: &[&str] = &["--max-txn-ops=4096", "--max-request-bytes=4194304"
 /// Make three members elect a leader sooner.
 const LIVELY: &[&str] = &["--heartbeat-interval=50", "--election-timeout=500"];
 
-/// Without members.
+/// Settings without members.
 pub fn settings() -> EtcdSettings {
     let quota_bytes = 2 * 1024 * 1024 * 1024;
     EtcdSettings { members: Vec::new(), prefix: "lk/".to_owned(), tls: None, credentials: None, quota_bytes }
 }
 
-/// The members are killed on drop.
+/// Running etcd members, killed on drop.
 pub struct EtcdServers {
     dir: TempDir,
     servers: Vec<Server>,
@@ -45,7 +45,7 @@ impl EtcdServers {
         EtcdServers::start_with(count, "http", |_| flags.iter().map(|flag| (*flag).to_owned()).collect())
     }
 
-    /// `flags` gets the members' directory and may create files in it.
+    /// `flags` receives the members' directory and may create files in it.
     pub fn start_with(
         count: usize,
         scheme: &'static str,
@@ -118,7 +118,8 @@ impl EtcdServers {
             .unwrap();
         let (sender, lines) = mpsc::channel();
         let output = BufReader::new(process.stderr.take().unwrap());
-        // Reads to the end, because a full pipe would block the member; the receiver is gone once it is ready.
+        // Reads to the end, because a full pipe would block the member; the receiver is dropped once the member is
+        // ready.
         std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
         self.servers[place].process = Some(process);
         lines

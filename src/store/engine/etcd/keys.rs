@@ -4,10 +4,10 @@
 //! {prefix}cluster              the cluster's record
 //! {prefix}node/{name}          the record of a node
 //! {prefix}shard/{number}       the record of a shard
-//! {prefix}s/{number}/{key}     a pair of it
+//! {prefix}s/{number}/{key}     a pair of that shard
 //! ```
 //!
-//! Numbers have five digits, so that shards are listed in their order.
+//! Numbers have five digits, so that shards are listed in order.
 
 /// The keys of one of our clusters, in an etcd that others may use too.
 pub struct Keys {

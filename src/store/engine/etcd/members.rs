@@ -1,4 +1,4 @@
-//! The members of an etcd cluster: a connection to each, of which one is used until it stops answering.
+//! The members of an etcd cluster: one connection to each. One member is used until it stops answering.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -76,7 +76,8 @@ impl Members {
         &self.members
     }
 
-    /// Sends one request to the current member. If it does not answer, the next request goes to the next member.
+    /// Sends one request to the current member. If the member does not answer, the next request goes to the next
+    /// member.
     pub async fn ask_once<Q, A>(&self, path: &'static str, question: Q, within: Duration) -> Result<A, Status>
     where
         Q: Message + 'static,
@@ -98,7 +99,7 @@ impl Members {
         Q: Message + Clone + 'static,
         A: Message + Default + 'static,
     {
-        // The first member is asked again at the end: it may only have needed a new token.
+        // The first member is asked again at the end, in case it only needed a new token.
         for _ in 0..self.members.len() {
             match self.ask_once(path, question.clone(), within).await {
                 Err(status) if matches!(meaning(&status), EngineError::Away(_)) => {}
@@ -133,7 +134,7 @@ impl Members {
         tokio::time::timeout(within, asked).await.map_err(too_late)?
     }
 
-    /// A token is valid at all members.
+    /// Any member's token is valid at all members.
     async fn token_from(&self, member: &Member) -> Result<Option<MetadataValue<Ascii>>, Status> {
         let known = self.token.lock().clone();
         let credentials = match (known, &self.credentials) {

@@ -30,7 +30,7 @@ pub struct KeyValue {
     pub value: Vec<u8>,
 }
 
-/// Linearizable, because `serializable` is not declared.
+/// A linearizable read, because `serializable` is not declared.
 #[derive(Clone, PartialEq, Message)]
 pub struct RangeRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -160,7 +160,7 @@ pub struct StatusResponse {
     pub db_size: i64,
 }
 
-/// Its action stays zero, which is GET, for all members and all alarms.
+/// Queries all alarms of all members: the undeclared action is zero, which is GET.
 #[derive(Clone, PartialEq, Message)]
 pub struct AlarmRequest {}
 
@@ -192,8 +192,8 @@ pub struct AuthenticateResponse {
     pub token: String,
 }
 
-/// Refused only if etcd certainly changed nothing and would refuse the same request again: all other requests may have
-/// taken effect, and are retried.
+/// `Refused` only if etcd certainly changed nothing and would refuse the same request again. All other requests may
+/// have taken effect, and are retried.
 pub fn meaning(status: &Status) -> EngineError {
     let text = status.message();
     match status.code() {
@@ -222,12 +222,12 @@ pub fn meaning(status: &Status) -> EngineError {
     }
 }
 
-/// The token is unknown to this member, or older than the last change of users.
+/// Whether the token is unknown to this member, or older than the last change of users.
 pub fn wants_new_token(status: &Status) -> bool {
     status.code() == Code::Unauthenticated || status.message().contains("revision of auth store is old")
 }
 
-/// The request had no token.
+/// Whether the request lacked a token.
 pub fn wants_token(status: &Status) -> bool {
     status.message().contains("user name is empty")
 }
@@ -244,7 +244,7 @@ pub fn is_forgotten_text(message: &str) -> bool {
     message.contains("compacted")
 }
 
-/// The message with its causes: for a failed connection the message alone is meaningless.
+/// The message with its causes. For a failed connection, the message alone is useless.
 fn explained(status: &Status) -> String {
     let mut text = status.message().to_owned();
     let mut cause = std::error::Error::source(status);

@@ -1,6 +1,6 @@
-//! The engine over etcd's own protocol: gRPC of version 3, of which a dozen messages are declared here by hand.
+//! The engine over etcd's own protocol: gRPC of version 3. The dozen messages it needs are declared by hand.
 //!
-//! Each line may use those above it, and none below:
+//! Each line uses only those above it:
 //!
 //! - `messages`: requests and answers, and the meaning of etcd's errors; `keys`: the keys of a shard; all pure
 //! - `members`: the members of the cluster, one connection each, with TLS and a token
@@ -37,16 +37,16 @@ use crate::engine::shard::{Shard, Version, resolve};
 
 pub use self::members::Credentials;
 
-/// A member that has not answered by then may be paused, and the next one is asked. The owner of a shard needs an
-/// answer within four seconds, so there is time for two.
+/// A member that has not answered within this time may be paused, and the next one is asked. The owner of a shard needs
+/// an answer within four seconds, enough for two attempts.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
-/// A page may have a hundred megabytes.
+/// For reading a page, which may have a hundred megabytes.
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
 /// etcd 3.4 counts all remaining keys for each page, so pages are large.
 const PAGE_KEYS: i64 = 20_000;
-/// Versions are kept for a minute, enough for most shards to be copied in one attempt.
+/// Old versions are kept for a minute, in which most shards are copied in one attempt.
 const COPY_ATTEMPTS: u32 = 5;
-/// Room for the rest of a transaction: the compare, the record, and the read of the record.
+/// Room for the rest of a transaction: the comparison, the record, and the read of the record.
 const ENVELOPE_BYTES: usize = 64 * 1024;
 
 pub struct EtcdSettings {
@@ -100,7 +100,7 @@ impl Etcd {
         self.members.ask(RANGE, question, within).await.map_err(|status| meaning(&status))
     }
 
-    /// Writes if this is the cluster's record; otherwise reads the record.
+    /// Writes if this is still the cluster's record; otherwise reads the record.
     async fn if_cluster_is(
         &self,
         seen: &ClusterRecord,
@@ -130,7 +130,7 @@ impl Etcd {
         }
     }
 
-    /// The newest revision, if the shard's record still has this version: then the shard's contents are the same.
+    /// The newest revision, if the shard's record still has this version: the contents are then unchanged too.
     async fn unchanged_since(&self, number: u16, at: Version) -> Result<Option<i64>, EngineError> {
         let question = RangeRequest { key: self.keys.record(number), ..RangeRequest::default() };
         let found = self.range(question, ANSWER_WITHIN).await?;
@@ -200,7 +200,7 @@ impl Engine for Etcd {
     }
 
     fn limits(&self) -> Limits {
-        // One operation is for the record.
+        // One operation is needed for the record.
         Limits { changes: MAX_TXN_OPS - 1, bytes: MAX_REQUEST_BYTES - ENVELOPE_BYTES }
     }
 
@@ -234,7 +234,7 @@ impl Engine for Etcd {
         Ok(answer.succeeded || found(answer).map(|found| found.value) == next)
     }
 
-    /// A full etcd accepts transactions that only delete. Only the last one matters; the others keep it short.
+    /// A full etcd accepts transactions that only delete. Only the last one decides; the others keep it short.
     async fn clear(&self, seen: &ClusterRecord) -> Result<bool, EngineError> {
         for Shard { number, .. } in self.shards().await? {
             let shard = vec![delete_all(self.keys.pairs(number)), delete(self.keys.record(number))];
@@ -290,8 +290,8 @@ impl Engine for Etcd {
 
     async fn load(&self, number: u16, at: Version) -> Result<Pairs, EngineError> {
         match self.load_at(number, revision(at)).await {
-            // An operator may compact everything but the newest version; the record of a shard without an owner keeps
-            // its old one.
+            // An operator may compact everything but the newest version, while the record of a shard without an owner
+            // keeps its old version.
             Err(status) if is_forgotten(&status) => match self.unchanged_since(number, at).await? {
                 Some(newest) => self.load_at(number, newest).await.map_err(|status| meaning(&status)),
                 None => Err(meaning(&status)),
@@ -300,7 +300,7 @@ impl Engine for Etcd {
         }
     }
 
-    /// Retries with a newer version if the version is forgotten during the load.
+    /// Retries with a newer version if this one is forgotten during the load.
     async fn copy(&self, number: u16) -> Result<Option<(Shard, Pairs)>, EngineError> {
         for _ in 1..COPY_ATTEMPTS {
             match self.copy_once(number).await {

@@ -1,5 +1,5 @@
 //! Checks whether the etcd members accept requests as large as a group of batches may be. etcd does not report its
-//! limits, so each member gets requests of that size. They write nothing, and involve no other member.
+//! limits, so each member is sent requests of that size. They write nothing, and involve no other member.
 
 use std::time::Duration;
 
@@ -15,10 +15,9 @@ use crate::engine::EngineError;
 
 /// etcd's `--max-txn-ops`, by default 128.
 pub const MAX_TXN_OPS: usize = 4096;
-/// etcd's `--max-request-bytes`, by default 1.5 MiB. The largest batch has 1.9 MiB, and comes with a page of its
-/// journal.
+/// etcd's `--max-request-bytes`, by default 1.5 MiB. The largest batch has 1.9 MiB, plus a page of its journal.
 pub const MAX_REQUEST_BYTES: usize = 4 * 1024 * 1024;
-/// A member receives messages that exceed its limit by this much, and checks them later.
+/// A member receives messages that exceed its limit by up to this much, and only then checks them.
 const RECEIVED_BEYOND_BYTES: usize = 512 * 1024;
 /// Well above gRPC's overhead for a key.
 const AROUND_KEY_BYTES: usize = 1024;

@@ -1,4 +1,4 @@
-//! The engine with real members of etcd: their limits, TLS, users, room, pages, versions.
+//! Tests of the engine with real etcd members: their limits, TLS, users, space, pages, versions.
 
 #![allow(clippy::unwrap_used)]
 
@@ -112,7 +112,7 @@ fn a_shard_is_loaded_in_pages_as_it_was_at_a_version() {
         assert!(refusal(engine.load(0, then).await).contains("compacted"));
         assert_eq!(engine.load(0, now).await.unwrap(), new);
 
-        // Others continue to write, and an operator compacts everything but the newest version.
+        // Other shards are still written, and an operator compacts everything but the newest version.
         let other = engine.take(&Shard::vacant(1), &owner()).await.unwrap().unwrap();
         engine.forget(other.shard().version).await.unwrap();
         assert_eq!(engine.load(0, now).await.unwrap(), new, "nothing has changed in it since");
@@ -159,7 +159,7 @@ fn an_engine_without_room_says_so_and_is_cleared() {
         assert!(matches!(refused, EngineError::Refused(StoreError::EngineFull)), "{refused}");
         let full = engine.room().await.unwrap();
         assert!(full.is_full() && full.is_exhausted && full.used_bytes > 10_000_000, "{full:?}");
-        // Deletions are accepted.
+        // A full etcd accepts deletions.
         assert!(matches!(engine.found(&filling).await, Err(EngineError::Refused(StoreError::EngineFull))));
         assert!(!engine.clear(&ClusterRecord { key: 2, ..filling }).await.unwrap());
         assert!(engine.clear(&filling).await.unwrap() && engine.clear(&filling).await.unwrap());
@@ -241,7 +241,7 @@ fn a_user_is_authenticated_again_when_its_token_is_unknown() {
         assert!(refusal(engine_of(&servers, "wrong").shards().await).contains("invalid user ID or password"));
         assert!(refusal(servers.engine().shards().await).contains("user name is empty"));
     });
-    // It keeps its tokens only in memory.
+    // The member keeps its tokens only in memory.
     servers.kill(0);
     servers.restart(0);
     assert_eq!(block_on(engine.shards()).unwrap().len(), 1);

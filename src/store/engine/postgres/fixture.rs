@@ -21,7 +21,7 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 const NOBODY: u32 = 65_534;
 const PASSWORD: &str = "only-for-tests";
 
-/// Killed on drop.
+/// A running PostgreSQL, killed on drop.
 pub struct PostgresServer {
     dir: TempDir,
     programs: PathBuf,
@@ -37,7 +37,7 @@ impl PostgresServer {
         PostgresServer::start_with(&[], flags)
     }
 
-    /// Creates the files in its folder, next to the folder of the data.
+    /// Creates these files in the server's folder, next to the folder of the data.
     pub fn start_with(files: &[(&str, &str)], flags: Vec<String>) -> Option<PostgresServer> {
         let Some(programs) = programs() else {
             eprintln!("skipped: PostgreSQL is not installed");
@@ -76,7 +76,7 @@ impl PostgresServer {
         Postgres::new(&PostgresSettings { url: self.url(), tls: None, quota_bytes: 1 << 30 }).unwrap()
     }
 
-    /// `kill -9` of the server; its child processes notice and end.
+    /// `kill -9` of the server. Its child processes notice and end.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
@@ -96,8 +96,8 @@ impl PostgresServer {
         }
     }
 
-    /// Starts it with its data, and waits until it answers. A new server does not start while a child of the killed one
-    /// lives, so the start is retried.
+    /// Restarts the server with its data, and waits until it answers. A new server does not start while a child of the
+    /// killed one lives, so the start is retried.
     pub fn restart(&mut self) {
         self.process = Some(self.spawn());
         for _ in 0..600 {

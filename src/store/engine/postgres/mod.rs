@@ -1,6 +1,6 @@
 //! The engine over PostgreSQL: a table of shards and a table of pairs; each transaction is one statement.
 //!
-//! Replication and failover are up to the operator. `probe` checks the server's required settings.
+//! Replication and failover are the operator's job. `probe` checks the server's required settings.
 //!
 //! `statements` has the tables and the statements, `tls` encrypted connections. This file has the engine itself, and
 //! decides which errors are refusals and which leave the outcome unknown.
@@ -35,11 +35,11 @@ use crate::engine::contract::{Engine, EngineError, Limits, Pairs, Room};
 use crate::engine::membership::{ClusterRecord, NodeRecord};
 use crate::engine::shard::{Shard, Version, resolve};
 
-/// The owner of a shard needs an answer within four seconds, so there is time for two.
+/// The owner of a shard needs an answer within four seconds, enough for two attempts.
 const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
-/// Other nodes may be creating them too.
+/// For creating the tables, which other nodes may be doing too.
 const TABLES_WITHIN: Duration = Duration::from_secs(30);
-/// A shard may have a few hundred megabytes.
+/// For loading a shard, which may have a few hundred megabytes.
 const LOAD_WITHIN: Duration = Duration::from_secs(60);
 /// The same group size as with etcd; PostgreSQL itself accepts a gigabyte.
 const LIMITS: Limits = Limits { changes: 4095, bytes: 4 * 1024 * 1024 };
@@ -72,7 +72,7 @@ impl Postgres {
     /// Connects on the first request. Fails if the URL is invalid.
     pub fn new(settings: &PostgresSettings) -> Result<Postgres, EngineError> {
         let refused = |reason: String| EngineError::Refused(StoreError::Engine(reason));
-        // The crate's error does not repeat the URL, which may contain a password.
+        // The crate's error does not quote the URL, which may contain a password.
         let mut config: Config = modes_of_ours(&settings.url)
             .parse()
             .map_err(|error| refused(format!("the URL of PostgreSQL: {}", with_cause(&error))))?;
@@ -95,7 +95,7 @@ impl Postgres {
         }
         let (config, tls) = (self.config.clone(), self.tls.clone());
         let connecting = self.driver.spawn(async move {
-            // The task ends with the client, or with an error that the client gets too.
+            // The task ends with the client, or with an error that the client receives too.
             Ok(match tls {
                 Some(tls) => {
                     let (client, connection) = config.connect(tls).await?;
@@ -117,7 +117,8 @@ impl Postgres {
         Ok(client)
     }
 
-    /// A connection that does not answer in time is given up: its request may still take effect.
+    /// Awaits the answer for at most `limit`. A connection that exceeds it is given up, though its request may still
+    /// take effect.
     async fn within<T>(
         &self,
         limit: Duration,
@@ -137,19 +138,19 @@ impl Postgres {
         self.within(ANSWER_WITHIN, client.query_typed(statement, parameters)).await
     }
 
-    /// Executes a whole transaction.
+    /// Executes all statements of a transaction.
     async fn execute(&self, statements: &str, within: Duration) -> Result<(), EngineError> {
         let client = self.client().await?;
         let done = self.within(within, client.batch_execute(statements)).await;
         if done.is_err() {
-            // Otherwise the transaction would stay open.
+            // Closes the connection, which would keep the transaction open.
             *self.client.lock().await = None;
         }
         done
     }
 }
 
-/// libpq's modes that ask for a check of the certificate: here it is always checked.
+/// Replaces libpq's modes that request a certificate check: here certificates are always checked.
 fn modes_of_ours(url: &str) -> String {
     url.replace("sslmode=verify-full", "sslmode=require").replace("sslmode=verify-ca", "sslmode=require")
 }
@@ -205,7 +206,7 @@ impl Engine for Postgres {
     async fn found(&self, cluster: &ClusterRecord) -> Result<ClusterRecord, EngineError> {
         let encoded = cluster.encode();
         let rows = self.ask(FOUND_CLUSTER, &[(&encoded, Type::BYTEA)]).await?;
-        // Another node has created it since this statement began.
+        // If empty, another node has created the record since this statement began.
         let row = rows.first().ok_or_else(|| EngineError::Away("another node makes the cluster".to_owned()))?;
         ClusterRecord::decode(column(row, 0)?).map_err(|error| unreadable(&error))
     }
@@ -329,7 +330,7 @@ impl Engine for Postgres {
     }
 }
 
-/// A reason to reject the server: it may lose commits, or accepts no writes.
+/// Why the server is rejected: it may lose commits, or accepts no writes.
 fn wrong_setting(fsync: &str, full_pages: &str, synchronous: &str, in_recovery: bool) -> Option<String> {
     if in_recovery {
         return Some("PostgreSQL is a standby and takes no writes; name its primary".to_owned());
@@ -372,8 +373,8 @@ mod settings_tests {
     }
 }
 
-/// Refused only if PostgreSQL answered with an error that it would repeat: all other requests may have taken effect or
-/// may succeed later, and are retried.
+/// `Refused` only if PostgreSQL answered with an error that it would repeat. All other requests may have taken effect
+/// or may succeed later, and are retried.
 pub fn meaning(error: &tokio_postgres::Error) -> EngineError {
     match error.code() {
         Some(state) => meaning_of(state, &explained(error)),
@@ -387,7 +388,7 @@ fn meaning_of(state: &SqlState, text: &str) -> EngineError {
     if *state == SqlState::DISK_FULL {
         return EngineError::Refused(StoreError::EngineFull);
     }
-    // A server that became a standby, or a lock that was not acquired in time.
+    // The server became a standby, or a lock was not acquired in time.
     let passing = [SqlState::READ_ONLY_SQL_TRANSACTION, SqlState::LOCK_NOT_AVAILABLE].contains(state);
     if passing || PASSING.iter().any(|class| state.code().starts_with(class)) {
         EngineError::Away(text.to_owned())

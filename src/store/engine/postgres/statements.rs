@@ -1,4 +1,4 @@
-//! The tables and the statements. All versions come from one sequence: the version of a shard's record rises with each
+//! The tables and the statements. All versions come from one sequence. The version of a shard's record rises with each
 //! write, because a write locks the record's row first.
 
 /// Nodes that start at the same time create the tables one after another.
@@ -28,8 +28,8 @@ pub const REPLACE_CLUSTER: &str = "UPDATE lk_cluster SET record = $2 WHERE recor
 
 pub const REMOVE_CLUSTER: &str = "DELETE FROM lk_cluster WHERE record = $1";
 
-/// Deletes everything but the nodes if this is the cluster's record (in hexadecimal). The lock waits for writes in
-/// flight, and the following statement sees their pairs.
+/// Deletes everything but the nodes if this (in hexadecimal) is the cluster's record. The lock waits for writes in
+/// flight, so that the statement after it sees their pairs.
 pub fn clear(record: &str) -> String {
     format!(
         "
@@ -72,12 +72,12 @@ deleted AS (
     DELETE FROM lk_pair WHERE shard = $1 AND key = ANY ($6) AND EXISTS (SELECT FROM owned))
 SELECT version FROM owned";
 
-/// One statement, so that all of it is from the same moment. A shard without pairs returns one row without a key.
+/// One statement, so that the result is from one moment. A shard without pairs returns one row without a key.
 pub const LOAD: &str = "
 SELECT lk_shard.version, lk_pair.key, lk_pair.value FROM lk_shard LEFT JOIN lk_pair ON lk_pair.shard = lk_shard.number
 WHERE lk_shard.number = $1";
 
-/// The record and all pairs of a shard, also in one statement. One row has the record, the others have a key each.
+/// The record and all pairs of a shard, also in one statement. One row has the record; each other row has a key.
 pub const COPY: &str = "
 SELECT number, version, record, NULL::bytea AS key, NULL::bytea AS value FROM lk_shard WHERE number = $1
 UNION ALL SELECT shard, 0, NULL, key, value FROM lk_pair WHERE shard = $1";

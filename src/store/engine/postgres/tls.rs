@@ -40,7 +40,7 @@ impl Tls {
     }
 }
 
-/// At least one.
+/// Parses certificates; at least one is required.
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {

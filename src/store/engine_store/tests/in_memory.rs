@@ -126,7 +126,7 @@ fn batches_that_waited_for_the_engine_share_a_transaction() {
     assert!(told.lock().is_empty(), "nothing has happened yet");
     engine.set_faults(Faults::default());
     wait_for(&store, Sequence(200));
-    // The first may have been sent alone.
+    // The first batch may have been sent alone.
     assert!(cluster.writes() - before <= 2, "{}", cluster.writes() - before);
     assert!(told.lock().iter().map(|(_, body)| body[0]).eq(0..200));
 }
@@ -197,8 +197,8 @@ fn a_refused_compare_ends_the_store() {
     assert_eq!(*store.durable().borrow(), Sequence(1));
 }
 
-/// Successive owners crash with batches in flight. The next owner has everything acknowledged, with all batches before
-/// it, and no gaps.
+/// Successive owners crash with batches in flight. The next owner has every acknowledged batch and all batches before
+/// it, without gaps.
 #[test]
 fn no_crash_and_no_lost_answer_loses_or_reorders_a_batch() {
     for seed in 0..40 {

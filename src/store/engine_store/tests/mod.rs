@@ -21,7 +21,7 @@ use crate::engine::{
 use crate::{Changes, Sequence, Store, StoreError, end_of_prefix};
 
 const SHARD: u16 = 3;
-/// No step takes this long; a test that waits for something that never happens fails.
+/// Longer than any step takes: a test that waits for something that never happens fails.
 const LONGEST: Duration = Duration::from_secs(60);
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -77,7 +77,7 @@ fn until_answered<T>(mut ask: impl AsyncFnMut() -> Result<T, EngineError>) -> T 
     })
 }
 
-/// Options of a store that must not fail.
+/// Options of a store that must not end.
 fn steady() -> EngineOptions {
     EngineOptions { fatal: Arc::new(|sentence| panic!("{sentence}")), ..EngineOptions::default() }
 }
@@ -163,7 +163,7 @@ fn a_second_owner_fences_the_first<E: Engine>(mut node: impl FnMut() -> Arc<E>) 
     let taken = *second.durable().borrow();
     assert!(taken >= last, "what was acknowledged is there");
     assert_eq!(all(&second).len() as u64, taken.0);
-    // It never commits again.
+    // The first owner never commits again.
     assert!(matches!(first.commit(put("99999", "first")), Err(StoreError::Deposed)));
     assert!(matches!(first.refusing_writes(), Some(StoreError::Deposed)));
     assert!(matches!(first.get(b"00001"), Err(StoreError::Deposed)));
@@ -211,7 +211,7 @@ fn nodes_announce_themselves<E: Engine>(engine: &E) {
     assert_eq!(nodes().len(), 2);
 }
 
-/// Clears only the cluster that was seen, and then all of it: its owners cannot write any more either.
+/// Clears a cluster only if it is the one that was seen, and then all of it: its owners cannot write any more either.
 fn a_cluster_is_cleared_if_it_is_still_the_same<E: Engine>(engine: &E) {
     let shards = NonZeroU16::new(2).unwrap();
     let filling = |run| ClusterRecord { format: 4, shards, key: 1, state: ClusterState::Filling { run } };
@@ -316,7 +316,7 @@ fn commit_during<E: Engine>(engine: &Arc<E>, disturb: impl FnOnce(&dyn Fn())) ->
     let store = Arc::new(open(engine, &owner(1), &steady()));
     let (acknowledging, acknowledged) = mpsc::channel();
     let enough = Arc::new(AtomicBool::new(false));
-    // Not in a scope: a panic in `disturb` must fail the test instead of waiting for an engine that never answers
+    // Not a scoped thread: a panic in `disturb` must fail the test instead of waiting for an engine that never answers
     // again.
     let (committing, has_enough) = (store.clone(), enough.clone());
     let committing = std::thread::spawn(move || {
@@ -324,7 +324,7 @@ fn commit_during<E: Engine>(engine: &Arc<E>, disturb: impl FnOnce(&dyn Fn())) ->
             let mut batch = put(n.to_be_bytes(), n.to_be_bytes());
             batch.put(b"last", n.to_be_bytes());
             assert_eq!(committing.commit(batch).unwrap(), Sequence(n));
-            // So that some batches share a transaction.
+            // Batches between these waits share a transaction.
             if n % 4 == 0 {
                 wait_for(&*committing, Sequence(n));
                 acknowledging.send(n).unwrap();

@@ -56,7 +56,7 @@ fn nothing_acknowledged_is_lost_when_members_are_killed_and_started_again() {
     let Some(mut servers) = EtcdServers::start(3, SIZED) else { return };
     let urls = servers.urls();
     let last = commit_during(&engine(&urls), |wait_for_some| {
-        // Includes the member in use and the leader.
+        // These include the member in use and the leader.
         for place in [0, 1, 2, 0] {
             wait_for_some();
             servers.kill(place);
@@ -76,8 +76,8 @@ fn nothing_acknowledged_is_lost_when_members_freeze_and_go_on() {
             wait_for_some();
             servers.freeze(place, true);
             wait_for_some();
-            // Requests that it received while paused, and that have since succeeded through another member, are
-            // executed now.
+            // The member now executes the requests that it received while paused, although they have since succeeded
+            // through another member.
             servers.freeze(place, false);
         }
     });
@@ -88,7 +88,7 @@ fn engine(members: &[String]) -> Arc<Etcd> {
     Arc::new(Etcd::new(EtcdSettings { members: members.to_vec(), ..settings() }).unwrap())
 }
 
-/// The next owner finds every batch up to the last one, through each single member too.
+/// The next owner finds every batch up to the last one, also through each member alone.
 fn check_all(members: &[String], last: Sequence) {
     let numbers = (1..=last.0).map(|n| (n.to_be_bytes().to_vec(), n.to_be_bytes().to_vec()));
     let expected: Vec<_> = numbers.chain([(b"last".to_vec(), last.0.to_be_bytes().to_vec())]).collect();

@@ -76,7 +76,7 @@ fn nothing_acknowledged_is_lost_when_postgres_is_killed_freezes_and_starts_again
         }
         wait_for_some();
         server.freeze(true);
-        // Longer than the timeout: requests sent meanwhile are executed when the server resumes.
+        // The pause is longer than the timeout: requests sent meanwhile are executed when the server resumes.
         std::thread::sleep(std::time::Duration::from_secs(2));
         server.freeze(false);
     });

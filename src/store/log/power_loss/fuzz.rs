@@ -1,11 +1,11 @@
-//! With any content of the log, recovery replays it or refuses it, and gives the same result when repeated.
+//! For any content of the log, recovery replays or refuses it, and gives the same result when repeated.
 
 use super::*;
 use testkit::fuzz::fuzz;
 
 /// Separates the segments of an input.
 const BREAK: &[u8] = b"|segment|";
-/// At the end of a segment: the file ends there, without its end page.
+/// At the end of a segment's input: the file ends there, without its end page.
 const TORN: &[u8] = b"|torn|";
 
 /// Logs as inputs: the applied sequence, then the segments without their unused room.
@@ -30,7 +30,7 @@ fn samples() -> Vec<Vec<u8>> {
     samples
 }
 
-/// The inverse. A segment is named after its first batch.
+/// The inverse of [`samples`]: a log from an input. A segment is named after its first batch.
 fn log_of(input: &[u8]) -> (SimLog, u64) {
     let (applied, mut rest) = input.split_first().map_or((0, input), |(applied, rest)| (u64::from(*applied), rest));
     let log = SimLog::default();
@@ -74,7 +74,7 @@ fn fuzzed_logs_are_replayed_or_refused_and_go_on() {
             }
             Err(damage) => (0, 0, damage.what.chars().filter(|c| !c.is_ascii_digit()).collect()),
         };
-        // A start that discards damage keeps what a strict one would have replayed before the damage.
+        // Discarding damage must keep what a strict start would have replayed before the damage.
         if let Ok((recovered, found)) = discarding.recover_after(applied, OnDamage::Discard) {
             assert_eq!(recovered.last, applied + found.len() as u64);
             if let Ok((_, all)) = &strict {
@@ -82,7 +82,7 @@ fn fuzzed_logs_are_replayed_or_refused_and_go_on() {
             }
             log.disk = discarding.disk;
             log.tail = recovered.tail;
-            // Only the number of batches matters here: the next one gets the next sequence.
+            // Only the number of batches matters here: it determines the next sequence.
             log.batches = vec![Batch::default(); recovered.last as usize];
             log.append(vec![small_batch(9)]);
             let (_, again) = log.recover_after(applied, OnDamage::Refuse).unwrap();
