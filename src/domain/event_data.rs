@@ -449,7 +449,7 @@ events! {
         commit: Option<Arc<str>> = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a",
         /// How many steps are new; not if the sync failed.
         added: Option<u64> = 1,
-        /// How many steps have another content; not if the sync failed.
+        /// How many steps have different content; not if the sync failed.
         changed: Option<u64> = 0,
         /// How many steps are gone; not if the sync failed.
         removed: Option<u64> = 0,
