@@ -40,8 +40,8 @@ pub use domain::Malformed;
 /// - `flatten`: the fields of another form, in the same object.
 ///
 /// A name after `as` creates a separate schema, which others reference; every form of the OpenAPI document has one,
-/// Comments become descriptions, with defaults appended; `#[schema(…)]` adds to the schema, and on the form an example
-/// of a whole request. After the struct may follow:
+/// except those that are only flattened. Comments become descriptions, with defaults appended; `#[schema(…)]` adds to
+/// the schema, and on the form an example of a whole request. After the struct may follow:
 /// - `one_of`: fields of which exactly one is given, each with the fields that require it;
 /// - `any_of`: fields of which at least one is given;
 /// - `unique`: the field that must be unique within a list, and its default;
