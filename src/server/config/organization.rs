@@ -27,9 +27,9 @@ const ENVIRONMENTS_MAX: usize = 100_000;
 named_enum! {
     /// The handling of pipelines and environments that the file declared earlier and no longer declares.
     pub enum Prune {
-        /// They are kept, and logged.
+        /// Both are kept, and logged.
         Report = "report",
-        /// They are removed; those that are held, after their release.
+        /// Both are removed; held environments, after their release.
         Apply = "apply",
     }
 }

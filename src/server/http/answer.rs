@@ -53,7 +53,7 @@ pub fn rendered<T: Serialize>(body: &T) -> Vec<u8> {
     write(body, spare_buffer::take())
 }
 
-/// JSON for other purposes, in a buffer of its own.
+/// JSON for other purposes, in a new buffer.
 pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
     write(body, Vec::with_capacity(spare_buffer::USUAL_BYTES))
 }

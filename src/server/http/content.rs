@@ -11,7 +11,7 @@ use http1::{Headers, Response};
 pub enum Content {
     /// Specific to one caller and one moment.
     Data,
-    /// The same for everybody.
+    /// The same content for everybody.
     Document,
     /// A page for browsers, with its own scripts and styles.
     Page,
