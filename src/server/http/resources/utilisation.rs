@@ -67,8 +67,8 @@ view! {
         /// The members with the longest total holding times, at most 20, longest first.
         holders: Vec<HolderUseView<'a>> =
             utilisation.holders(HOLDERS_MAX).into_iter().map(HolderUseView::new).collect(),
-        /// Whether there were more sessions than one report reads, so that its figures are too low: request one
-        /// pipeline, or a shorter period.
+        /// Whether there were more environments or sessions than one report reads, so that its figures are too low:
+        /// request one pipeline, or a shorter period.
         #[schema(example = false)]
         truncated: bool = *truncated,
     }
