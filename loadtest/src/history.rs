@@ -15,8 +15,8 @@ pub struct SessionName(pub Box<str>);
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     pub client: u32,
-    /// The environment of the request; for "any environment", the one that was granted. None for a refused claim of
-    /// any.
+    /// The environment of the request; for a claim of any environment, the one that was granted. None if such a claim
+    /// was refused.
     pub environment: Option<u32>,
     pub request: Request,
     pub sent: Moment,
@@ -28,9 +28,10 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     Claim {
-        /// It named labels instead of an environment.
+        /// Whether the claim named labels instead of an environment.
         any: bool,
-        /// From this moment on it was certainly in the queue, because it was seen there or told so. None if unknown.
+        /// From this moment on the claim was certainly in the queue, since it was seen there or its answer said so.
+        /// None if unknown.
         in_line_at: Option<Moment>,
         /// The lock expires this long after the grant unless renewed.
         ttl: Option<std::time::Duration>,
@@ -95,7 +96,7 @@ pub struct History {
     pub environments: Vec<String>,
     /// Reads made after all clients had stopped and all leases and waits had time to end: the state left behind.
     pub audit: Vec<Record>,
-    /// No one else used these environments, so tokens have no gaps unless an answer is unknown.
+    /// Whether no one else used these environments, so that tokens have no gaps unless an answer is unknown.
     pub alone: bool,
     /// Number of sessions of each environment that the server keeps; older ones may be gone.
     pub retention: u64,

@@ -1,5 +1,5 @@
-//! Handles the signals that ask for an early end: Ctrl-C, and those that a CI system sends on a timeout. Once an
-//! [`Interruption`] was created, none of them ends this process without its clean-up.
+//! Handles the signals that request an early end: Ctrl-C, and those that a CI system sends on a timeout. Once an
+//! [`Interruption`] exists, none of them ends this process without its clean-up.
 
 use std::io;
 

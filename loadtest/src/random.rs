@@ -4,7 +4,7 @@
 pub struct Random(u64);
 
 impl Random {
-    /// A different sequence for each number.
+    /// A separate sequence for each number.
     pub fn branch(seed: u64, number: u64) -> Self {
         let mut random = Self(seed ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         Self(random.next())

@@ -14,30 +14,30 @@ pub struct Common {
     /// One sentence: what the scenario does.
     pub description: String,
     pub kind: String,
-    /// `closed`: the next request follows the last answer. `open`: `rate` requests per second, however fast the server
-    /// is.
+    /// `closed`: the next request follows the last answer. `open`: `rate` requests per second, whether or not the
+    /// server keeps up.
     #[serde(default)]
     pub r#loop: Loop,
     pub rate: Option<f64>,
     #[serde(default = "one")]
     pub rounds: u32,
-    /// The length of each segment of load; for work that ends earlier, its limit.
+    /// The length of each segment of load; for work that ends earlier, its time limit.
     pub seconds: u64,
     #[serde(default = "one")]
     pub connections: u32,
     /// Threads that generate load, each with its share of the connections.
     #[serde(default = "one")]
     pub threads: u32,
-    /// Checks that must have something to compare.
+    /// The checks that must find something to compare.
     #[serde(default)]
     pub examines: Vec<String>,
-    /// Settings of a server that we start, by their names in its settings file.
+    /// Settings for a server that we start, by their names in its settings file.
     #[serde(default)]
     pub server: Table,
     /// The settings specific to this kind of workload.
     #[serde(flatten)]
     pub of_kind: Table,
-    /// Whether nothing is smaller than in the scenario's file: goals apply only then.
+    /// Whether no size is smaller than in the scenario's file: goals apply only then.
     #[serde(skip)]
     pub is_full: bool,
     /// All settings as written, for the report.
@@ -97,7 +97,7 @@ pub fn within(key: &str, value: u64, least: u64, most: u64) -> Result<(), String
     if fits { Ok(()) } else { Err(format!("`{key}` must be from {least} to {most}, got {value}")) }
 }
 
-/// One line, in the terms of the file.
+/// An error in one line, in the terms of the file.
 pub fn fault(error: &toml::de::Error) -> String {
     error.message().replace("unknown field", "unknown key").replace("missing field", "missing key")
 }

@@ -28,7 +28,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// These signals, whether or not the process was started with some of them ignored.
+    /// Receives these signals, even if the process was started with some of them ignored.
     pub fn of(wanted: &[Named]) -> io::Result<Self> {
         let mut signals = Self { listened: Vec::new() };
         signals.listen(wanted.iter().copied())?;

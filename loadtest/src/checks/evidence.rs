@@ -9,7 +9,7 @@ use crate::history::{Answer, History, Moment, Record, Request, SessionName};
 
 pub struct Evidence<'h> {
     pub history: &'h History,
-    /// One per session, sorted by environment and then by the time of the answer.
+    /// The grants, one per session, sorted by environment and then by the time of the answer.
     pub grants: Vec<Grant<'h>>,
     pub unanswered: UnansweredClaims<'h>,
     /// Answers that grant one session twice, but not the same lock or token.
@@ -23,9 +23,9 @@ pub struct Grant<'h> {
     pub session: &'h SessionName,
     pub environment: u32,
     pub token: u64,
-    /// The grant cannot have happened before its claim was sent; if the claim may be a retry, before the first attempt.
+    /// The grant cannot have happened before the claim was sent; if the claim may be a retry, before the first attempt.
     pub earliest: Moment,
-    /// The session certainly held the lock from the grant's answer until this moment, if this is later than the answer.
+    /// The session certainly held the lock from the grant's answer until this moment, if it is later than that answer.
     pub held_until: Moment,
     /// The first release sent, whatever its answer.
     pub release: Option<&'h Record>,
@@ -128,7 +128,7 @@ impl Grant<'_> {
         self.record.ended
     }
 
-    /// Whether there is a time during which it certainly held the lock.
+    /// Whether there is a time during which the session certainly held the lock.
     pub fn is_held(&self) -> bool {
         self.held_until > self.told()
     }
@@ -149,7 +149,7 @@ pub fn name(history: &History, environment: u32) -> String {
 
 pub struct UnansweredClaims<'h> {
     by_environment: HashMap<u32, Vec<&'h Record>>,
-    /// Claims for any environment: each may have been granted any of them.
+    /// Claims for any environment: each may have been granted any one of them.
     anywhere: Vec<&'h Record>,
 }
 
@@ -196,7 +196,7 @@ impl<'h> UnansweredClaims<'h> {
     }
 }
 
-/// A client's retry has the same target.
+/// The target of a claim. A client's retry has the same target.
 #[derive(PartialEq, Eq, Hash)]
 enum Target {
     Any,
@@ -283,7 +283,7 @@ fn lease_end(begun: Moment, ttl: Duration) -> Moment {
 }
 
 /// When each session was last known to be alive: its claim, or an acknowledged heartbeat or deployment, which only the
-/// holder gets. If an earlier one had no answer, an acknowledgement may be the repeated answer to that one.
+/// holder gets. If an earlier request had no answer, the acknowledgement may be the repeated answer to that request.
 fn last_active(evidence: &Evidence<'_>) -> Vec<Moment> {
     let mut unanswered: HashMap<usize, Moment> = HashMap::new();
     let activities = || {
@@ -312,7 +312,7 @@ fn displaced(evidence: &Evidence<'_>) -> Vec<Moment> {
         let unseen = if evidence.history.alone {
             evidence.unanswered.first_force_claim(environment).unwrap_or(NEVER)
         } else {
-            // Others may force-claim here, and their requests are not in the history.
+            // Others may force-claim here, and the history does not contain their requests.
             Moment(0)
         };
         moments.extend(grants.iter().map(|grant| {
@@ -341,13 +341,13 @@ pub fn session(record: &Record) -> Option<&SessionName> {
     }
 }
 
-/// Whether only the holder may do it. These requests also renew the lease.
+/// Whether only the holder may make this request. These requests also renew the lease.
 pub fn is_activity(record: &Record) -> bool {
     matches!(record.request, Request::Heartbeat { .. } | Request::Deploy { .. })
 }
 
 pub struct Rising<'h> {
-    /// Only the moments at which the value rises.
+    /// Contains only the moments at which the value rises.
     steps: Vec<(Moment, u64, &'h Record)>,
 }
 

@@ -1,8 +1,8 @@
-//! Fencing tokens rise: each session has its own, a later grant has a higher one, and none is skipped unless others
-//! claim here too.
+//! Fencing tokens rise: each session has its own, a later grant has a higher one, and none is skipped unless others use
+//! the environments too.
 //!
-//! A grant is later in one of two cases. Its claim was sent after the other grant was answered. Or its session
-//! certainly held the lock from its answer on, and the other grant was answered earlier: with one holder at a time, the
+//! A grant is later in one of two cases. Either its claim was sent after the other grant was answered. Or its session
+//! certainly held the lock from the answer on, and the other grant was answered earlier: with one holder at a time, the
 //! other session must have held the lock first.
 
 use crate::checks::evidence::{Evidence, Grant, Rising};

@@ -40,14 +40,14 @@ impl<'h> Findings<'h> {
     }
 }
 
-/// `12.345678 s .. 12.346012 s  client 17  claim load-000003  granted ses_… fencing 42`
+/// For example `12.345678 s .. 12.346012 s  client 17  claim load-000003  granted ses_… fencing 42`.
 pub fn line(history: &History, record: &Record) -> String {
     let Record { client, sent, ended, .. } = record;
     let (sent, ended) = (seconds(*sent), seconds(*ended));
     format!("{sent} s .. {ended} s  client {client}  {}  {}", asked(history, record), told(&record.answer))
 }
 
-/// With microseconds.
+/// Seconds with six decimals.
 pub fn seconds(Moment(nanoseconds): Moment) -> String {
     format!("{}.{:06}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000 / 1_000)
 }

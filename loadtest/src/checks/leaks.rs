@@ -1,5 +1,5 @@
-//! No lock is left behind: once all clients have stopped and all leases and waits have had time to end, nobody holds an
-//! environment or waits for one, unless the clients themselves left it so.
+//! No lock is left behind: once all clients have stopped and all leases and waits have had time to end, no session
+//! holds an environment or waits for one, unless the clients themselves left it that way.
 //!
 //! A lock that is still held is
 //! - a leak, if its release was acknowledged, or its TTL must have run out;
@@ -111,7 +111,7 @@ fn last_renewed<'h>(evidence: &Evidence<'h>) -> Renewed<'h> {
     renewed
 }
 
-/// The token was granted after the holders of all lower tokens: not before this moment.
+/// The earliest moment at which the token can have been granted: after the holders of all lower tokens.
 fn granted_after(grants: &[Grant<'_>], token: u64) -> Moment {
     let before = grants.iter().filter(|grant| grant.token < token && grant.is_held());
     before.map(|grant| grant.held_until).filter(|until| *until != NEVER).max().unwrap_or(Moment(0))

@@ -35,16 +35,16 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a scenario and report what was seen
+    /// Run a scenario and report the results
     Run(Box<run::Options>),
-    /// List the scenarios that are built in
+    /// List the built-in scenarios
     Scenarios,
-    /// Print a scenario's file, to look at or to start one's own from
+    /// Print a scenario's file, to read it or to start your own from it
     Show {
         /// One of `loadtest scenarios`
         scenario: String,
     },
-    /// Show runs that were written with --json, one or several side by side
+    /// Show one or more runs that were written with --json, side by side
     Report {
         /// Files written with --json
         #[arg(required = true, value_name = "RUN.json")]
@@ -53,9 +53,9 @@ enum Command {
         #[arg(long, value_name = "FILE")]
         html: Option<PathBuf>,
     },
-    /// The same work against the peers and against bare actix-web, by turns: the table of goals with ratios and spread
+    /// Run the same work against the peers and against bare actix-web, in turns: goals with ratios and spread
     Compare(Box<compare::Options>),
-    /// Check that whole histories of real servers, killed and paused meanwhile, can be explained one request after the other
+    /// Check that histories of real servers, killed and paused meanwhile, are linearizable
     Linearizability(Box<linearizability::Options>),
 }
 
@@ -68,7 +68,7 @@ where
     let line = match CommandLine::try_parse_from(arguments) {
         Ok(line) => line,
         Err(error) => {
-            // clap reports help and version as errors; to the user they are not.
+            // clap reports help and version as errors; for the user they are not.
             _ = error.print();
             return if error.use_stderr() { EXIT_REFUSED } else { EXIT_CLEAN };
         }

@@ -28,7 +28,7 @@ pub const EXIT_INTERRUPTED: u8 = 130;
 /// Open files that are not connections: the standard streams, epoll and waker of every runtime, the report.
 const SPARE_FILES: u64 = 300;
 
-/// Why a command ends before its first request. Only printed, so any error converts into one.
+/// Why a command ends before its first request. Only printed, so any error can be converted into a refusal.
 #[derive(Debug)]
 pub struct Refusal(pub String);
 
@@ -58,7 +58,7 @@ pub struct Files {
 }
 
 impl FileOptions {
-    /// Called before the run, so that a bad path is reported before it.
+    /// Opens the files before the run, so that a bad path is reported before it.
     pub fn open(&self) -> Result<Files, Refusal> {
         let create = |path: &Option<PathBuf>| match path {
             Some(path) => match File::create(path) {
@@ -83,7 +83,7 @@ impl Files {
     }
 }
 
-/// Writes the files of a run, and gives its exit code. A missed goal is not a failure.
+/// Writes the files of a run, and returns its exit code. A missed goal is not a failure.
 pub fn reported(run: &Run, files: Files) -> u8 {
     if let Err(error) = files.write(run) {
         return failed(&format!("cannot write the report: {error}"), EXIT_WRONG);
@@ -95,7 +95,7 @@ pub fn reported(run: &Run, files: Files) -> u8 {
     }
 }
 
-/// Prints to stdout.
+/// Prints to stdout, and returns the exit code.
 pub fn said(text: &str) -> u8 {
     // A closed pipe, as in `loadtest scenarios | head -1`, is not a failure.
     _ = io::stdout().lock().write_all(text.as_bytes());
@@ -107,7 +107,7 @@ pub fn failed(why: &str, code: u8) -> u8 {
     code
 }
 
-/// The first interruption stops what runs, the second quits immediately.
+/// The first interruption stops the run, the second quits immediately.
 pub fn end_early(mut interruption: Interruption, told: &'static str) -> watch::Receiver<bool> {
     let (stop, stopped) = watch::channel(false);
     tokio::spawn(async move {
@@ -121,7 +121,7 @@ pub fn end_early(mut interruption: Interruption, told: &'static str) -> watch::R
     stopped
 }
 
-/// Single-threaded: the other processors of the machine are for the servers.
+/// A single-threaded runtime: the other processors of the machine are for the servers.
 pub fn runtime() -> Result<Runtime, Refusal> {
     tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(cannot_start)
 }
@@ -142,7 +142,7 @@ pub fn has_etcd() -> Result<(), Refusal> {
 pub fn enough_files(connections: u32) -> Result<(), Refusal> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // If that fails, the limit stays unchanged and is checked next.
+    // If this fails, the limit stays unchanged and is checked next.
     _ = setrlimit(Resource::Nofile, limit);
     match getrlimit(Resource::Nofile).current.filter(|limit| *limit < u64::from(connections) + SPARE_FILES) {
         Some(limit) => refused(format!(

@@ -16,7 +16,7 @@ use crate::wire::Scope;
 use crate::{report, scenario};
 
 const DEFAULT_TARGET: &str = "http://127.0.0.1:8080";
-/// Leaves room for the number behind the prefix.
+/// Leaves room for the number after the prefix.
 const MAX_PREFIX: usize = MAX_IDENTIFIER - 7;
 
 #[derive(Args)]
@@ -36,13 +36,13 @@ const MAX_PREFIX: usize = MAX_IDENTIFIER - 7;
     loadtest show cycle > mine.toml; loadtest run mine.toml --short --server target/debug/lockkeeper"
 )]
 pub struct Options {
-    /// One of `loadtest scenarios`, or a file like theirs
+    /// One of `loadtest scenarios`, or a file of the same form
     #[arg(value_name = "SCENARIO|FILE")]
     scenario: String,
-    /// As small as its [short] table says: to see it work, not to measure
+    /// Use the small values in the scenario's [short] table: to see it work, not to measure
     #[arg(long)]
     short: bool,
-    /// Change a value of the scenario; as often as needed
+    /// Change a value of the scenario; may be repeated
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = key_and_value)]
     changes: Vec<(String, String)>,
     /// Keep-alive connections, each with one request at a time
@@ -59,18 +59,18 @@ pub struct Options {
     threads: Option<u32>,
     #[command(flatten)]
     against: Against,
-    /// One more argument for the `serve` of the program at --server; as often as needed
+    /// One more argument for the `serve` of the program at --server; may be repeated
     #[arg(long, value_name = "ARG", requires = "server", allow_hyphen_values = true)]
     server_arg: Vec<String>,
-    /// That server's data, kept afterwards; without it a temporary directory
+    /// The directory for that server's data, kept afterwards; without it a temporary one
     #[arg(long, value_name = "DIR", requires = "server")]
     data_dir: Option<PathBuf>,
-    /// Environments are named PREFIX000001 and so on; they are made if missing and never deleted
+    /// Environments are named PREFIX000001 and so on; missing ones are created, and none is deleted
     #[arg(long, default_value = "load-")]
     prefix: String,
     #[command(flatten)]
     files: FileOptions,
-    /// Show neither progress nor report; the exit code and the files tell
+    /// Show neither progress nor report, only the exit code and the files
     #[arg(long)]
     quiet: bool,
 }

@@ -1,5 +1,5 @@
 //! The lock in etcd. Without contention: a transaction that creates the key if it is absent, and one that deletes it if
-//! it is still the same one; the store's revision is the fencing token. With contention: etcd's own Lock service, which
+//! it has not been replaced; the store's revision is the fencing token. With contention: etcd's own Lock service, which
 //! queues on the server.
 
 use std::net::SocketAddr;
@@ -23,7 +23,7 @@ pub struct Etcd {
 
 pub struct EtcdLock {
     etcd: EtcdClient,
-    /// One for all locks of this client: a lease per lock would cost another write.
+    /// One lease for all locks of this client: a lease per lock would cost another write.
     lease: Option<i64>,
     owner: Vec<u8>,
     held: Held,

@@ -8,7 +8,7 @@ use crate::compare::work::Work;
 use crate::engine::Operation;
 use crate::report::{Figure, Goal, quotient};
 
-/// Includes systems that were left out, as not measured.
+/// All goals; those of systems that were left out are shown as not measured.
 pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {
     let judge = Judge { rounds };
     let mut goals = Vec::new();

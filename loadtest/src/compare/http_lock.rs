@@ -54,7 +54,7 @@ impl HttpLock {
         Ok(())
     }
 
-    /// How often the server has synced its log so far. None if it does not report it.
+    /// How often the server has synced its log so far. None if the server does not report that.
     pub async fn syncs(&self) -> Option<u64> {
         let mut connection = Connection::open(self.addresses[0]).await.ok()?;
         let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", self.addresses[0]);
@@ -66,7 +66,8 @@ impl HttpLock {
         written(&self.script.requests.read, name, "")
     }
 
-    /// A request that reads a session of this environment; claims and releases it first to create the session.
+    /// Builds a request that reads a session of this environment; claims and releases the environment to create the
+    /// session.
     pub async fn read_session(&self, client: &mut HttpClient, name: u32) -> Result<Vec<u8>, Fault> {
         match client.claim(name).await? {
             Claim::Granted(_) => client.release().await?,

@@ -58,9 +58,9 @@ pub async fn run(plan: &Plan, source: Source) -> Result<(String, Run), Ended> {
     Ok((tables + &outcome(&run), run))
 }
 
-/// The servers live until this returns, and are stopped in every case.
+/// The servers run until this returns, and are stopped in every case.
 async fn compare(plan: &Plan, source: Source) -> Result<(Results, bool), Ended> {
-    // Before the first server starts, so that from then on no signal ends this process without its clean-up.
+    // Created before the first server starts, so that no later signal ends this process without its clean-up.
     let mut interruption = Interruption::new().map_err(|error| Ended::NotStarted(StartError::Signals(error)))?;
     eprintln!("starting the servers");
     let mut servers = Servers::start(plan, source).await.map_err(Ended::NotStarted)?;

@@ -7,7 +7,7 @@ use crate::wire::etcd::EtcdError;
 pub trait Peer: Clone + Send + Sync + 'static {
     type Client: Client;
 
-    /// One connection per client, as the jobs of a fleet have.
+    /// Opens one connection per client, like the jobs of a fleet.
     fn connect(&self, number: u32) -> impl Future<Output = Result<Self::Client, Fault>> + Send;
 }
 
@@ -27,12 +27,12 @@ pub trait Client: Send + 'static {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// With the fencing token, if the system has one.
+    /// The fencing token, if the system has one.
     Granted(Option<u64>),
     Busy,
 }
 
-/// Ends the client. A request in flight may or may not have taken effect.
+/// Why a client ends. A request in flight may or may not have taken effect.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     #[error(transparent)]
@@ -57,7 +57,7 @@ pub enum Fault {
     Stuck(u64),
 }
 
-/// The error's own text leaves out the server's message.
+/// Adds the server's message, which the error's own text omits.
 fn with_source(error: &tokio_postgres::Error) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),

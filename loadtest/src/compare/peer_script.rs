@@ -1,4 +1,4 @@
-//! Starts the peers for a comparison with an embedded script, and ensures that nothing of them is left however the
+//! Starts the peers for a comparison with an embedded script, and ensures that no peer is left running, however the
 //! comparison ends.
 
 use std::io;
@@ -25,7 +25,7 @@ pub struct Peers {
     script: std::path::PathBuf,
     directory: std::path::PathBuf,
     pub started: Vec<Started>,
-    /// With the reason.
+    /// The systems that were left out, with the reasons.
     pub left_out: Vec<(System, String)>,
 }
 
@@ -34,7 +34,7 @@ pub struct Started {
     pub system: System,
     pub address: SocketAddr,
     pub pid: u32,
-    /// Only for peers that need one.
+    /// Only set for peers that need one.
     pub user: Option<String>,
     pub password_file: Option<String>,
 }
@@ -45,13 +45,13 @@ fn last_lines(words: &str) -> String {
 }
 
 impl Peers {
-    /// Starts those that are installed. A peer that cannot be started is left out with a reason.
+    /// Starts the installed peers. A peer that cannot be started is left out with a reason.
     pub fn start(wanted: &[System], directory: &Path) -> Result<Self, PeersError> {
         // Processes started by the script become our children when it ends, so that we can wait for them to exit.
         set_child_subreaper(Some(rustix::process::getpid())).ok();
         let script = directory.join("peers.sh");
         std::fs::write(&script, PEERS).map_err(PeersError)?;
-        // Built before the first start, so that dropping it stops whatever was started.
+        // Created before the first start, so that dropping it stops every started peer.
         let mut peers = Self { script, directory: directory.join("peers"), started: Vec::new(), left_out: Vec::new() };
         for system in wanted {
             let Some(name) = script_name(*system) else { continue };

@@ -31,7 +31,7 @@ pub enum System {
 }
 
 impl System {
-    /// The default.
+    /// The systems compared by default.
     const USUAL: [Self; 5] = [Self::Lockkeeper, Self::Redis, Self::Postgres, Self::Etcd, Self::Bare];
 
     pub fn title(self) -> &'static str {
@@ -50,7 +50,7 @@ impl System {
         self != Self::Bare
     }
 
-    /// Whether it runs on the members of a cluster.
+    /// Whether the system runs on the members of a cluster.
     pub fn is_of_cluster(self) -> bool {
         matches!(self, Self::Cluster | Self::EtcdCluster)
     }
@@ -63,10 +63,10 @@ pub struct Plan {
     /// The bare actix-web server's program; by default the one beside this program
     #[arg(long, value_name = "PATH")]
     pub bare: Option<PathBuf>,
-    /// What to set side by side; Lockkeeper is always there
+    /// The systems to compare; Lockkeeper is always included
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = System::USUAL)]
     pub systems: Vec<System>,
-    /// Where the servers keep their data while this runs: decides which disk is measured
+    /// Where the servers keep their data during the run: determines which disk is measured
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// How often the systems take turns
@@ -75,19 +75,19 @@ pub struct Plan {
     /// Length of each turn
     #[arg(long, default_value_t = SECONDS, value_parser = value_parser!(u64).range(1..=600))]
     pub seconds: u64,
-    /// Names to walk over; at least one for each client
+    /// Number of names to cycle through; at least one for each client
     #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=100_000))]
     pub names: u32,
-    /// Numbers of clients that claim and release names of their own
+    /// Numbers of clients that claim and release separate names
     #[arg(long, value_delimiter = ',', default_values_t = CLIENTS, value_parser = value_parser!(u32).range(1..=1_000))]
     pub clients: Vec<u32>,
-    /// Numbers of clients that want one hot lock
+    /// Numbers of clients that compete for one hot lock
     #[arg(long, value_delimiter = ',', default_values_t = HOT_CLIENTS, value_parser = value_parser!(u32).range(2..=1_000))]
     pub hot_clients: Vec<u32>,
     /// Number of clients that read
     #[arg(long, default_value_t = READ_CLIENTS, value_parser = value_parser!(u32).range(1..=1_000))]
     pub read_clients: u32,
-    /// Worker threads of Lockkeeper and of the bare server; 0 is one for each processor
+    /// Worker threads of Lockkeeper and of the bare server; 0 means one per processor
     #[arg(long, default_value_t = 0, value_parser = value_parser!(u32).range(0..=256))]
     pub workers: u32,
 }
@@ -144,7 +144,7 @@ impl Plan {
     }
 }
 
-/// As shown in the report.
+/// A number of clients, as shown in the report.
 pub fn counted(clients: u32) -> String {
     if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") }
 }

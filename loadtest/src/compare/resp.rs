@@ -52,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RespConnection<S> {
             match parse(&self.received)? {
                 Some((Reply::Error(error), _)) => return Err(RespError::Refused(error)),
                 Some((reply, length)) if length == self.received.len() => return Ok(reply),
-                // Only one reply was requested.
+                // No more than one reply was requested.
                 Some(_) => return Err(RespError::Malformed),
                 None => {}
             }

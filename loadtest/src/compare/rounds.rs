@@ -1,5 +1,5 @@
 //! Owns the order of the turns: in every round each system takes a turn at every kind of work and number of clients.
-//! The starting system rotates, so that none always follows the same one.
+//! The first system changes with each round, so that none always follows the same one.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -117,9 +117,9 @@ fn in_turn(systems: &[System], round: usize) -> impl Iterator<Item = System> {
 const BLOCK_BYTES: usize = 4096;
 /// Enough blocks that none is rewritten soon.
 const BLOCKS: u64 = 1024;
-/// Enough for a median, and takes less than a tenth of a second on a good disk.
+/// The number of samples: enough for a median, taken in less than a tenth of a second on a good disk.
 const SAMPLES: usize = 500;
-/// On a slow disk, takes fewer samples rather than more time.
+/// The time limit: on a slow disk, fewer samples are taken.
 const LONGEST: Duration = Duration::from_secs(2);
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
@@ -157,7 +157,7 @@ fn preallocate(file: &File) -> io::Result<()> {
     file.sync_all()
 }
 
-/// In memory there is no durability to compare.
+/// Whether the directory is in memory, where there is no durability to compare.
 pub fn is_in_memory(directory: &Path) -> io::Result<bool> {
     Ok(statfs(directory)?.f_type as u64 == TMPFS_MAGIC)
 }

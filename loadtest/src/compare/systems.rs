@@ -36,7 +36,7 @@ pub enum StartError {
     Peers(#[from] PeersError),
 }
 
-/// The servers. They are dropped before their directory: fields drop in declaration order.
+/// The servers. Fields drop in declaration order: the servers before their directory.
 pub struct Servers {
     lockkeeper: Server,
     token: Token,
@@ -127,7 +127,7 @@ impl Systems {
         let lockkeeper = &servers.lockkeeper;
         let scope = plan.scope(lockkeeper.authority.clone(), servers.token.clone());
         let http = HttpLock::new(vec![lockkeeper.address], &scope, true);
-        // One more than the clients cycle through: the hot lock.
+        // One name more than the clients cycle through: the hot lock.
         http.prepare(plan.names + 1).await?;
         let cost = CostSource { pids: lockkeeper.meter().pid().into_iter().collect(), syncs: Some(http.clone()) };
         systems.insert(System::Lockkeeper, Entry::new(System::Lockkeeper, Reach::Http(http), cost));
@@ -161,7 +161,7 @@ impl Systems {
     }
 }
 
-/// Both run on the same members: idle nodes cost those a few writes per second.
+/// Both systems run on the same members: idle nodes cost the members a few writes per second.
 async fn of_cluster(plan: &Plan, cluster: &Cluster, token: &Token) -> Result<Vec<(System, Entry)>, Fault> {
     let addresses = cluster.addresses();
     let mut entries = Vec::new();

@@ -14,7 +14,7 @@ use crate::engine::{Operation, Precise};
 use crate::report::number::{NOTHING, with_unit};
 use crate::report::{Check, FORMAT, Figure, Phase, Run, goal};
 
-/// With a reason in `unjudged`, goals are not shown.
+/// The results as text. With a reason in `unjudged`, goals are not shown.
 pub fn text(plan: &Plan, seen: &Results, goals: &[Figure], unjudged: Option<&str>) -> String {
     let shown = Tables { plan, rounds: &seen.outcome.rounds };
     let (seconds, rounds) = (plan.seconds, shown.rounds.len());
@@ -223,11 +223,11 @@ fn table(out: &mut String, rows: &[Row]) {
 pub struct Results {
     pub outcome: Outcome,
     pub checks: Vec<Check>,
-    /// With the reason.
+    /// The systems that were left out, with the reasons.
     pub left_out: Vec<(System, String)>,
 }
 
-/// The caller fills in times, target, and whether it was interrupted.
+/// The results as a run. The caller fills in times, target, and whether it was interrupted.
 pub fn run(plan: &Plan, seen: Results, goals: Vec<Figure>) -> Run {
     let rounds = &seen.outcome.rounds;
     let syncs = rounds.iter().filter_map(|round| round.fdatasync_microseconds);
@@ -264,7 +264,7 @@ fn settings(plan: &Plan, left_out: &[(System, String)]) -> BTreeMap<String, Stri
     asked.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(left_out).collect()
 }
 
-/// One per system, work and number of clients.
+/// The phases, one per system, work and number of clients.
 fn phases(rounds: &[Round]) -> Vec<Phase> {
     let mut turns: BTreeMap<Key, Vec<&Turn>> = BTreeMap::new();
     for (key, turn) in rounds.iter().flat_map(|round| &round.turns) {

@@ -16,9 +16,10 @@ use crate::report::{Check, Violation, quotient};
 use crate::server::usage;
 use crate::sync::locked;
 
-/// The remaining waiters must still get their turn, and the slowest system does a few hundred handoffs per second.
+/// The limit for the remaining waiters, who still get their turn: the slowest system does a few hundred handoffs per
+/// second.
 const END_SECONDS: u64 = 30;
-/// Keeps the aftermath of a turn (closing connections, ending processes) out of the next one.
+/// The pause between turns, so that closing connections and ending processes do not affect the next one.
 const SETTLE: Duration = Duration::from_millis(200);
 
 pub struct Turn {
@@ -92,7 +93,7 @@ pub async fn measure(
     Turn { seconds, latencies, cpu_microseconds: cpu, syncs, errors }
 }
 
-/// Waits a bounded time for all of them.
+/// Waits a bounded time for all clients.
 async fn end(clients: &mut JoinSet<Result<(), Fault>>) -> Vec<String> {
     let mut errors = Vec::new();
     let all = async {
@@ -148,7 +149,7 @@ impl Turn {
     }
 }
 
-/// More would not be read.
+/// The maximum number of listed errors; more would not be read.
 const MAX_LISTED: usize = 10;
 
 pub struct Ledger {
@@ -194,7 +195,7 @@ impl Ledger {
         }
     }
 
-    /// Clients that were cut off do not release.
+    /// Forgets the holder: clients that were cut off do not release.
     pub fn turn_ended(&mut self) {
         self.holder = None;
     }

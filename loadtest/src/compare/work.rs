@@ -54,7 +54,7 @@ impl Work {
     }
 }
 
-/// Common to all kinds of work in one turn.
+/// The parameters common to all kinds of work in one turn.
 pub struct Contest<'a> {
     size: WorkSize,
     state: Arc<TurnState>,
@@ -79,7 +79,7 @@ impl<'a> Contest<'a> {
         Ok(measure(self.state, running, self.size.length, self.cost).await)
     }
 
-    /// All clients compete for the one name after the others.
+    /// All clients compete for one name: the one after those of `cycle`.
     pub async fn hot(self, peer: &impl Peer) -> Result<Turn, Fault> {
         let last_release = Arc::new(Mutex::new(None));
         let mut running = JoinSet::new();
@@ -90,12 +90,12 @@ impl<'a> Contest<'a> {
         Ok(measure(self.state, running, self.size.length, self.cost).await)
     }
 
-    /// Over HTTP only: the peers have no comparable reads.
+    /// Measures reads over HTTP only: the peers have no comparable reads.
     pub async fn read(self, peer: &HttpLock, work: Work) -> Result<Turn, Fault> {
         let mut preparing = JoinSet::new();
         for (number, mut client) in connect(peer, self.size.clients).await? {
             let (peer, names) = (peer.clone(), share_of(number, self.size.clients, self.size.names));
-            // In parallel: a server may close a connection that is idle while others prepare.
+            // Concurrently: a server may close a connection that is idle while others prepare.
             preparing.spawn(async move {
                 let mut requests = Vec::new();
                 for name in names {
@@ -188,7 +188,7 @@ async fn keep_reading(mut client: HttpClient, requests: Vec<Vec<u8>>, state: Arc
     Ok(())
 }
 
-/// In parallel, as a fleet does.
+/// Opens the connections concurrently, as a fleet does.
 async fn connect<P: Peer>(peer: &P, clients: u32) -> Result<Vec<(u32, P::Client)>, Fault> {
     let mut connecting = JoinSet::new();
     for number in 0..clients {
@@ -210,7 +210,7 @@ async fn all<T: Send + 'static>(mut tasks: JoinSet<Result<T, Fault>>) -> Result<
     Ok(made)
 }
 
-/// Between half and one and a half times the pause.
+/// A random pause between half and one and a half times the given one.
 fn around(random: &mut Random, pause: Duration) -> Duration {
     pause.mul_f64(0.5 + random.below(1_000_000) as f64 / 1e6)
 }

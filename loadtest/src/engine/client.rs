@@ -26,9 +26,9 @@ pub struct Client {
     pub number: u32,
     /// Codes of refusals that belong to the workload, such as `environment_locked` in a stampede.
     pub tolerates: &'static [&'static str],
-    /// The server is killed on purpose, so broken connections are expected.
+    /// Whether the server is killed on purpose, so that broken connections are expected.
     pub expects_breaks: bool,
-    /// Set by a client that sees this one in the queue: the moment in nanoseconds, 0 until then.
+    /// The moment, in nanoseconds, at which another client saw this one in the queue; 0 until then.
     pub seen_in_line: Arc<AtomicU64>,
     request: Vec<u8>,
     arrivals: Option<Arc<Arrivals>>,
@@ -45,21 +45,21 @@ struct Pending {
     waits: bool,
 }
 
-/// Has already been counted and recorded; tells the caller what it may do next.
+/// A failed request, already counted and recorded; tells the caller what it may do next.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It was never sent, so the server's state is known.
+    /// The request was never sent, so the server's state is known.
     NotSent,
     /// The server answered that nothing was done.
     Refused { status: u16, code: Box<str> },
-    /// It may or may not have taken effect.
+    /// The request may or may not have taken effect.
     Unknown,
 }
 
 struct Asked {
     operation: Operation,
     environment: Option<u32>,
-    /// None if it is not recorded.
+    /// None if the request is not recorded.
     request: Option<Request>,
     waits: bool,
     accepted: &'static [u16],
@@ -91,8 +91,8 @@ impl Client {
         }
     }
 
-    /// Waits for the next turn: immediate in a closed loop, when the next request is due in an open one. False if there
-    /// is none.
+    /// Waits for the next turn: immediate in a closed loop, when the next request is due in an open one. Returns false
+    /// if there is no next turn.
     pub async fn turn(&mut self) -> bool {
         if let Some(arrivals) = &self.arrivals {
             self.due = arrivals.next().await;
@@ -103,7 +103,7 @@ impl Client {
         self.goes_on()
     }
 
-    /// The next environment of its share, once it is this client's turn. None at the end of the load or if the share is
+    /// The next environment of the share, once it is this client's turn. None at the end of the load or if the share is
     /// empty.
     pub async fn next(&mut self, share: &mut Share) -> Option<u32> {
         if !self.turn().await {
@@ -128,12 +128,12 @@ impl Client {
         true
     }
 
-    /// The server cannot be reached.
+    /// Whether the server cannot be reached.
     pub fn is_hopeless(&self) -> bool {
         self.failures_in_a_row >= MAX_FAILURES_IN_A_ROW
     }
 
-    /// Disconnects without a release, whatever request is in flight.
+    /// Disconnects without a release, even with a request in flight.
     pub fn vanish(&mut self) {
         self.connection = None;
         self.settle(Answer::Unknown, None);
@@ -258,7 +258,7 @@ impl Client {
 }
 
 impl Share {
-    /// Leaves the environment out if it may be held now, because the next claim would then rightly be refused.
+    /// Leaves the environment out if it may be held now: the server would correctly refuse the next claim.
     pub fn settle(&mut self, environment: u32, outcome: Result<(), Failure>) {
         match outcome {
             Ok(()) | Err(Failure::NotSent) => {}
@@ -356,13 +356,13 @@ impl Client {
         }
     }
 
-    /// Disconnects after sending the given number of bytes of the request. If those were all bytes, the request may
-    /// still take effect.
+    /// Disconnects after sending the given number of bytes of the request. If these were all, the request may still
+    /// take effect.
     pub async fn claim_cut_short(&mut self, environment: u32, claim: &ClaimTemplate, bytes: usize) {
         let mut asked = self.write_claim(environment, claim);
         let Ok(mut connection) = self.connection("connect").await else { return };
         self.begin(&mut asked);
-        // Whether it arrives is unknown, like its outcome.
+        // It is unknown whether the bytes arrive, as is the outcome.
         _ = connection.send(&self.request[..bytes.min(self.request.len())]).await;
         drop(connection);
         self.settle(Answer::Unknown, None);
@@ -418,7 +418,7 @@ impl Client {
         .await
     }
 
-    /// Joins the end of the queue. Nobody waits for the grant, so it is recorded as a claim with unknown outcome.
+    /// Joins the end of the queue. The grant is not awaited, so this is recorded as a claim with unknown outcome.
     pub async fn queue_last(&mut self, environment: u32, template: &Template) -> Result<SessionName, Failure> {
         template.write(environment, "", &mut self.request);
         let request = Request::Claim { any: false, in_line_at: None, ttl: None };

@@ -22,15 +22,15 @@ use crate::wire::etcd::EtcdError;
 
 /// Enough to create a million environments at 2,000 per second.
 pub const PREPARATION_LIMIT: Duration = Duration::from_secs(600);
-/// For requests in flight when preparation ends.
+/// The limit for requests in flight when preparation ends.
 const PREPARATION_GRACE: Duration = Duration::from_secs(10);
-/// Creates environments fast without straining any server.
+/// Enough to create environments fast, without straining any server.
 const PREPARING_CONNECTIONS: u32 = 64;
 /// Connections opened at the same time: fits the backlog of a listening socket while the server is busy accepting.
 const OPENING_AT_ONCE: usize = 128;
-/// 20,000 take a few seconds; a full server never answers those that it does not accept.
+/// The time limit for opening connections: 20,000 take a few seconds; a full server never answers the rest.
 const CONNECTING_LIMIT: Duration = Duration::from_secs(60);
-/// For the server to notice that its clients have disconnected.
+/// Time for the server to notice that its clients have disconnected.
 const AFTER_DISCONNECTING: Duration = Duration::from_millis(200);
 
 pub struct LoadTest {
@@ -149,7 +149,7 @@ impl LoadTest {
         if made == u64::from(wanted) { Ok(()) } else { Err(Fault::NotPrepared { made, wanted }) }
     }
 
-    /// Opens this many connections and keeps them, so that a sudden load does not begin by opening them.
+    /// Opens this many connections and keeps them, so that a sudden load need not open them first.
     pub async fn connect(&mut self, connections: u32) -> Result<(), Fault> {
         self.progress.begin(format!("opening {connections} connections"));
         let opening = work(move |thread| async move {
@@ -160,8 +160,8 @@ impl LoadTest {
                 let (permits, kept) = (permits.clone(), kept.clone());
                 async move {
                     let _permit = permits.acquire().await;
-                    // Like any kept connection, each has one answered request behind it, so the server has allocated
-                    // its buffers.
+                    // Like any kept connection, each has had one answered request, so the server has allocated its
+                    // buffers.
                     if client.healthz().await.is_ok() {
                         locked(&kept).push(client);
                     }
@@ -196,7 +196,7 @@ impl LoadTest {
         if *self.stop.borrow() { Err(Fault::Interrupted) } else { Ok(()) }
     }
 
-    /// The phase of this name; created on first use.
+    /// The phase with this name; created on first use.
     pub fn phase(&mut self, name: &str) -> &mut Phase {
         let index = self.phases.iter().position(|phase| phase.name == name).unwrap_or_else(|| {
             self.phases.push(Phase::new(name));
@@ -279,7 +279,7 @@ impl LoadTest {
     }
 }
 
-/// Rules that the scenario is designed to exercise, but that had nothing to compare.
+/// Rules that the scenario is designed to exercise, but that found nothing to compare.
 fn unexamined(wanted: &[String], checks: &[Check]) -> Vec<String> {
     let examined: HashMap<_, _> = checks.iter().map(|check| (check.name.as_str(), check.examined)).collect();
     let missing = |name: &&String| examined.get(name.as_str()).is_none_or(|count| *count == 0);

@@ -76,9 +76,9 @@ impl Phase {
 }
 
 const FIRST_WIDTH: Duration = Duration::from_millis(250);
-/// At most this long, so that a live display keeps moving.
+/// The maximum length of a slice, so that a live display keeps moving.
 const LAST_WIDTH: Duration = Duration::from_secs(30);
-/// As many as a reader can tell apart in a plot.
+/// As many slices as a reader can distinguish in a plot.
 const MAX_SLICES: usize = 240;
 
 pub struct Timeline {
@@ -89,7 +89,7 @@ pub struct Timeline {
 /// One slice, with everything needed to merge it with the next.
 #[derive(Default)]
 pub struct TimelineSlice {
-    /// The segment of load that it belongs to; there may be a gap in time between segments.
+    /// The slice's segment of load; there may be a gap in time between segments.
     pub segment: u32,
     pub at: f64,
     pub seconds: f64,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Without a terminal, the output is read later, so a few lines are enough.
+/// The pause between lines without a terminal: the output is read later, so a few lines are enough.
 const BETWEEN_PLAIN_LINES: Duration = Duration::from_secs(10);
 
 pub struct Progress {

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use crate::history::{Answer, History, Moment, Record, Request, SessionName};
 
-/// About 150 bytes each, including the session id.
+/// The maximum number of records. Each has about 150 bytes, including the session id.
 pub const MAX_RECORDS: usize = 2_000_000;
-/// Reads prove little beside the claims and can be very many: at most one record in this many is a read.
+/// At most one record in this many is a read: reads prove little compared with claims, and can be very many.
 const READS_ARE_ONE_IN: usize = 4;
 
 pub struct Recorder {
@@ -54,7 +54,7 @@ impl Recorder {
     }
 
     /// Merges the records of all threads into the history up to the cut. Also returns the index of each environment in
-    /// it.
+    /// that history.
     pub fn history(
         &self,
         records: Vec<Record>,
@@ -68,7 +68,7 @@ impl Recorder {
         history.records.retain(|record| record.sent < cut);
         for record in &mut history.records {
             if record.ended > cut {
-                // It was in flight when the recording ended.
+                // The request was in flight when the recording ended.
                 (record.ended, record.answer) = (cut, Answer::Unknown);
             }
             record.environment = record.environment.map(|number| {
@@ -140,7 +140,7 @@ mod recorder_tests {
         assert!(recorder.was_cut());
         let (history, _) = recorder.history(kept, |number| format!("load-{number}"), 100);
         let ends: Vec<_> = history.records.iter().map(|record| (record.environment, record.ended.0)).collect();
-        // The fourth was in flight at 30; the fifth was sent later.
+        // The fourth request was in flight at 30; the fifth was sent later.
         assert_eq!(ends, [(Some(0), 10), (Some(0), 20), (Some(1), 30), (Some(1), 30)]);
         assert_eq!(history.records[3].answer, Answer::Unknown);
         assert_eq!(history.environments, ["load-7", "load-9"]);

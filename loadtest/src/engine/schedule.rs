@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-/// Sleeps at least this long, so that the schedule itself takes little CPU; requests are late by at most this.
+/// The minimum sleep, so that the schedule itself uses little CPU; requests are late by at most this.
 const SHORTEST_NAP: Duration = Duration::from_micros(100);
 
 pub struct Arrivals {
@@ -24,8 +24,8 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Runs in a separate thread: a runtime's timer has millisecond resolution, and tens of requests may be due per
-    /// millisecond.
+    /// Starts the schedule in a separate thread: a runtime's timer has millisecond resolution, and tens of requests may
+    /// be due per millisecond.
     pub fn begin(rate: f64) -> std::io::Result<Arc<Self>> {
         let arrivals = Arc::new(Self::new(Instant::now(), rate));
         let paced = arrivals.clone();
@@ -58,7 +58,7 @@ impl Arrivals {
         self.start + Duration::from_secs_f64(number as f64 / self.rate)
     }
 
-    /// The number of requests due by then; the first is due at the start.
+    /// The number of requests due at this time; the first is due at the start.
     fn due_by(&self, now: Instant) -> u64 {
         let elapsed = now.saturating_duration_since(self.start).as_secs_f64();
         (elapsed * self.rate) as u64 + 1
@@ -75,13 +75,13 @@ impl Arrivals {
                 announced += fresh;
             }
             let pause = self.due_at(announced).saturating_duration_since(Instant::now());
-            // Short enough to notice the end soon.
+            // Short enough to notice soon that the schedule has been closed.
             std::thread::sleep(pause.clamp(SHORTEST_NAP, Duration::from_millis(100)));
         }
     }
 }
 
-/// Environments used by one client only, so that none of its claims can be refused.
+/// Environments used by one client only, so that none of the client's claims can be refused.
 pub struct Share {
     first: u32,
     left_out: Vec<bool>,
@@ -104,7 +104,7 @@ impl Share {
         Self { first: numbers.start, left: left_out.len(), left_out, next: 0 }
     }
 
-    /// Cycles through the environments that are not left out; `None` if all are.
+    /// Cycles through the environments that are not left out; `None` if all of them are.
     pub fn advance(&mut self) -> Option<u32> {
         if self.left == 0 {
             return None;
@@ -123,7 +123,7 @@ impl Share {
         Self::new(share_of(client, clients, environments))
     }
 
-    /// For an environment in an unknown state, where the next claim would rightly be refused.
+    /// Leaves out an environment in an unknown state: the server would correctly refuse the next claim.
     pub fn leave_out(&mut self, number: u32) {
         let index = (number - self.first) as usize;
         if !self.left_out[index] {

@@ -17,24 +17,24 @@ use crate::history::{Answer, History, Record, SessionName};
 use crate::report::{Check, quotient};
 use crate::server::Server;
 
-/// For requests in flight when a segment ends; the remaining waiters are then served one by one.
+/// The limit for requests in flight when a segment ends: the remaining waiters are then served one by one.
 const GRACE: Duration = Duration::from_secs(30);
 const AUDIT_LIMIT: Duration = Duration::from_secs(60);
-/// More would not be read.
+/// The maximum number of listed violations; more would not be read.
 const MAX_VIOLATIONS: usize = 20;
 
 pub struct Segment {
     pub phase: String,
     pub limit: Duration,
-    /// Requests per second, whether or not the server keeps up; without it, a client sends its next request after the
-    /// last answer.
+    /// Requests per second, whether or not the server keeps up; without a rate, a client sends its next request after
+    /// the last answer.
     pub rate: Option<f64>,
     /// Time for leases and waits to end before the final reads.
     pub settle: Duration,
 }
 
 pub struct Observation {
-    /// Until the last accepted answer.
+    /// Seconds until the last accepted answer.
     pub seconds: f64,
     pub handoffs: u64,
     pub cpu_microseconds: Option<u64>,
@@ -74,7 +74,7 @@ impl Observation {
         quotient(self.count(operation) as f64, self.seconds)
     }
 
-    /// Server CPU in microseconds per request or cycle, for this many of them.
+    /// Server CPU in microseconds per request or cycle; `count` is their number.
     pub fn cpu_per(&self, count: u64) -> Option<f64> {
         quotient(self.cpu_microseconds? as f64, count as f64)
     }
@@ -99,7 +99,7 @@ impl LoadTest {
         self.measure_beside(segment, work, async |_| Ok(())).await
     }
 
-    /// The same, while `beside` acts on the server.
+    /// Like `measure`, while `beside` acts on the server.
     pub async fn measure_beside(
         &mut self,
         segment: Segment,
@@ -248,9 +248,9 @@ fn merge_checks(all: &mut Vec<Check>, fresh: Vec<Check>) {
     }
 }
 
-/// Reading more would take longer than the load itself.
+/// The maximum number of environments to read: reading more would take longer than the load itself.
 const MAX_ENVIRONMENTS: usize = 10_000;
-/// Enough to keep the server busy.
+/// Enough connections to keep the server busy.
 const CONNECTIONS: u32 = 16;
 
 /// The reads to do: environments, each with its newest acknowledged session.
@@ -280,7 +280,7 @@ fn audit_reads(plan: Vec<(u32, Option<SessionName>)>) -> Work {
 
 async fn read_share(mut client: Client, plan: Arc<Vec<(u32, Option<SessionName>)>>) {
     for (environment, session) in plan.iter().skip(client.number as usize).step_by(CONNECTIONS as usize) {
-        // A failed read is counted as an error, and the checkers get no answer.
+        // A failed read is counted as an error, and the checks get no answer.
         _ = client.read(*environment).await;
         if let Some(session) = session {
             _ = client.read_session(*environment, session.clone()).await;

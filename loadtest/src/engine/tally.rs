@@ -7,13 +7,13 @@ use hdrhistogram::Histogram;
 
 use crate::report::model;
 
-/// Higher latencies are recorded as this: the longest wait that the server allows, plus a minute.
+/// Higher latencies are recorded as this value: the longest wait that the server allows, plus a minute.
 pub const MAX_LATENCY_MICROSECONDS: u64 = 360_000_000;
 /// More digits of precision would be lost in the machine's noise.
 const LATENCY_DIGITS: u8 = 3;
-/// A slice of a timeline is only drawn, and there are hundreds of them.
+/// The precision of a slice: slices are only drawn, and there are hundreds of them.
 const SLICE_DIGITS: u8 = 2;
-/// A broken server can fail with very many different messages; no reader needs more than this.
+/// The maximum number of listed errors: a broken server can fail with very many different messages.
 const MAX_LISTED: usize = 20;
 const UNLISTED: &str = "further kinds of error";
 
@@ -121,15 +121,15 @@ impl Coarse {
 pub struct Tally {
     pub findings: Findings,
     pub latencies: Precise,
-    /// Since the last slice was taken for the timeline.
+    /// Latencies since the last slice of the timeline.
     pub slice: Coarse,
     pub slice_errors: u64,
     pub last_answer: Option<Instant>,
-    /// How late the requests of an open loop were sent; their latencies count from when they were due.
+    /// How late the requests of an open loop were sent; their latencies count from the time at which they were due.
     pub lateness: Option<Box<Histogram<u64>>>,
 }
 
-/// Reported for the run as a whole.
+/// Counts reported for the run as a whole.
 #[derive(Default)]
 pub struct Findings {
     pub statuses: BTreeMap<(Operation, u16), u64>,
@@ -139,7 +139,8 @@ pub struct Findings {
 }
 
 impl Tally {
-    /// Only accepted answers count towards rates and latencies: fast refusals must not make a server look fast.
+    /// Records an answer. Only accepted ones count towards rates and latencies: fast refusals must not make a server
+    /// look fast.
     pub fn answered(&mut self, operation: Operation, status: u16, accepted: bool, at: Instant, took: Duration) {
         *self.findings.statuses.entry((operation, status)).or_default() += 1;
         if accepted {
@@ -163,7 +164,7 @@ impl Tally {
         self.latencies.count(operation)
     }
 
-    /// Until the last expected answer, so that one hanging request does not lengthen a round.
+    /// The time until the last expected answer, so that one hanging request does not lengthen a round.
     pub fn elapsed_since(&self, start: Instant) -> Duration {
         self.last_answer.map_or(Duration::ZERO, |last| last.saturating_duration_since(start))
     }

@@ -42,7 +42,7 @@ struct Order {
     work: Work,
     arrivals: Option<Arc<Arrivals>>,
     until: tokio::time::Instant,
-    /// For requests in flight at the deadline.
+    /// The time for requests in flight at the deadline.
     grace: Duration,
     done: oneshot::Sender<()>,
 }
@@ -126,7 +126,7 @@ fn run_thread(
         while let Some(order) = orders.recv().await {
             thread.open(order.arrivals.clone());
             perform(thread, &order, &mut stop).await;
-            // Nobody listens only if the run is being torn down, and then the orders end too.
+            // Fails only if the run is being torn down, which ends the orders, too.
             _ = order.done.send(());
         }
     });
@@ -202,7 +202,7 @@ impl ClientThread {
         }
     }
 
-    /// Clients finish their requests in flight and begin no new ones.
+    /// Tells the clients to finish their requests in flight and begin no new ones.
     pub fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         if let Some(arrivals) = locked(&self.arrivals).as_ref() {
@@ -245,7 +245,7 @@ impl ClientThread {
         locked(&self.idle).push(connection);
     }
 
-    /// The server was killed, so its connections are dead.
+    /// Drops the idle connections: they are dead, since the server was killed.
     pub fn drop_connections(&self) {
         locked(&self.idle).clear();
     }

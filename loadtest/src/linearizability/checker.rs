@@ -9,9 +9,9 @@ use crate::linearizability::names::Names;
 use crate::linearizability::rules::{Next, Rules, Takers};
 use crate::linearizability::state::State;
 
-/// At one answer; a few hundred are typical. Beyond it the verdict is `Undecided`.
+/// The limit at one answer; a few hundred are typical. Beyond it the verdict is `Undecided`.
 const MAX_CONFIGURATIONS: usize = 100_000;
-/// Number of states to report: those possible before the answer that none of them explains.
+/// The maximum number of reported states: those possible before the unexplained answer.
 const MAX_SHOWN: usize = 3;
 
 #[derive(Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub enum Verdict {
 pub struct Violation {
     pub record: usize,
     pub why: String,
-    /// Some of the states that were possible just before it.
+    /// Some of the states that were possible just before that answer.
     pub before: Vec<State>,
 }
 
@@ -92,7 +92,7 @@ pub fn check(history: &History) -> Verdict {
     Verdict::Linearizable
 }
 
-/// In time order. Simultaneous events are ordered in the server's favour.
+/// The events in time order. Simultaneous events are ordered in the server's favour.
 fn events(history: &History) -> Vec<(Moment, Event)> {
     let mut events = Vec::with_capacity(2 * history.records.len());
     for (index, record) in history.records.iter().enumerate().filter(|(_, record)| Rules::may_matter(record)) {
@@ -166,7 +166,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Every request in flight has either taken effect by now or never will.
+    /// Handles a kill: every request in flight has either taken effect by now or never will.
     fn kill(&mut self, at: Moment) -> Result<(), Verdict> {
         let records = &self.rules.history.records;
         let known = |open: &usize| records[*open].answer != Answer::Unknown;
@@ -196,7 +196,7 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// By now the shard has another owner, and some of the unanswered requests are over.
+    /// Handles the end of a take-over: the shard has another owner, and some of the unanswered requests are over.
     fn take_over(&mut self, at: Moment) -> Result<(), Verdict> {
         let history = self.rules.history;
         let number = self.ended_takeovers + 1;
@@ -293,7 +293,7 @@ impl Search<'_> {
         ceilings.all(|ceiling| configuration.state.fencing <= ceiling)
     }
 
-    /// A request without effect is answered as early as possible: that rules out no answer of another request.
+    /// Answers requests without effect as early as possible: that excludes no answer of another request.
     fn normalized(&self, mut configuration: Configuration) -> Configuration {
         for request in &self.open {
             if let Err(place) = configuration.answered.binary_search(request)
@@ -306,7 +306,7 @@ impl Search<'_> {
         configuration
     }
 
-    /// When a waiter entered the queue matters only for requests in flight that may still be queued before it.
+    /// Forgets when a waiter entered the queue, unless a request in flight may still be queued before it.
     fn forget_arrivals(&self, configuration: &mut Configuration) {
         let Configuration { state, answered, .. } = configuration;
         let in_queue: Vec<usize> = state.queue.iter().map(|waiter| waiter.request).collect();

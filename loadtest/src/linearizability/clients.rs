@@ -13,7 +13,7 @@ use crate::sync::locked;
 use crate::wire::{Api, Connection, Token};
 
 const SECOND: Moment = 1_000_000_000;
-/// Longer than any restart or pause takes.
+/// The timeout of a request: longer than any restart or pause.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Pause between attempts to reach a server that is down.
 const RETRY: Duration = Duration::from_millis(10);
@@ -28,14 +28,14 @@ pub struct Shared {
     pub nodes: Vec<Node>,
     pub api: Api,
     pub origin: Instant,
-    /// Answers that no request should get.
+    /// Unexpected answers, with their counts.
     pub errors: Mutex<BTreeMap<String, u64>>,
 }
 
 /// A server from the clients' point of view.
 pub struct Node {
     pub address: SocketAddr,
-    /// When each of its earlier processes had ended. Connections to those are dead.
+    /// When each earlier process of the node had ended. Connections to those processes are dead.
     ended: Mutex<Vec<Moment>>,
 }
 
@@ -67,7 +67,7 @@ pub struct Losses {
 #[derive(Default)]
 struct Observed {
     records: Vec<Record>,
-    /// The process that each record was sent to, by the record's index.
+    /// The process that each record's request was sent to, by the record's index.
     lives: Vec<Life>,
     names: Vec<String>,
     numbers: HashMap<String, Session>,
@@ -146,7 +146,8 @@ impl Client {
             })
         };
         let (life, mut connection) = self.connect().await;
-        // Taken only after connecting: everything sent over this connection goes to the process that accepted it.
+        // The time of sending is taken after connecting: the process that accepted the connection gets everything sent
+        // over it.
         let sent = environment.shared.now();
         let waits =
             if let Request::Claim(claim) = &request { Duration::from_nanos(claim.wait) } else { Duration::ZERO };
@@ -174,7 +175,7 @@ impl Client {
         seen.lives.push(life);
     }
 
-    /// Connects to the last node used, or to the client's own, or to the next one that is reachable.
+    /// Connects to the node used last, or to the client's own, or to the next reachable one.
     async fn connect(&mut self) -> (Life, Connection) {
         let nodes = &self.environment.shared.nodes;
         if let Some((life, connection)) = self.connection.take()
@@ -185,7 +186,7 @@ impl Client {
         let mut node = self.number as usize % nodes.len();
         loop {
             let number = nodes[node].life();
-            // Which process accepted the connection is certain only if no other was started meanwhile.
+            // It is only certain which process accepted the connection if no other was started meanwhile.
             if let Ok(connection) = Connection::open(nodes[node].address).await
                 && number == nodes[node].life()
             {
@@ -214,7 +215,7 @@ impl Node {
         Self { address, ended: Mutex::default() }
     }
 
-    /// Records that its process had ended by this moment. Must be called before the next one is started.
+    /// Records that the current process had ended by this moment. Call this before the next one is started.
     pub fn end(&self, by: Moment) {
         self.ended().push(by);
     }

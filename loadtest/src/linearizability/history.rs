@@ -62,9 +62,9 @@ pub enum Request {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Claim {
-    /// How long it waits on its connection if the lock is taken; 0 means not at all.
+    /// How long the claim waits on its connection if the lock is taken; 0 means not at all.
     pub wait: Moment,
-    /// If the lock is taken (and its wait is over), it keeps a place in the queue under a session.
+    /// Whether the claim, if the lock is taken (and its wait is over), keeps a place in the queue under a session.
     pub queues: bool,
     pub priority: i8,
     pub ttl: Option<Moment>,
@@ -104,7 +104,8 @@ pub enum Answer {
     Queue(Vec<Option<Session>>),
     /// Certainly nothing was done; the answer shows nothing else.
     NothingDone,
-    /// No answer, or an inconclusive one: it may have taken effect at any time after it was sent, or not at all.
+    /// No answer, or an inconclusive one: the request may have taken effect at any time after it was sent, or not at
+    /// all.
     Unknown,
 }
 
@@ -124,9 +125,9 @@ pub enum Status {
 }
 
 impl History {
-    /// When an unanswered request is over: any effect has happened by then. A kill ends all requests sent to the server
-    /// before it. A take-over ends only requests that no node forwards any more: the previous owner has received all of
-    /// those, and cannot write from then on; the others may still reach the new owner.
+    /// When an unanswered request is over: it can have no effect after that. A kill ends all requests sent to the
+    /// server before it. A take-over ends only requests that no node forwards any more: the previous owner has received
+    /// all of these, and cannot write from then on; the others may still reach the new owner.
     pub fn over(&self, record: &Record) -> Option<Moment> {
         let killed = self.kills.iter().copied().find(|killed| *killed > record.sent);
         let taken_over = || self.takeovers.iter().find(|takeover| record.let_go.is_some_and(|at| at < takeover.since));

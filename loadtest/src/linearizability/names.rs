@@ -1,5 +1,5 @@
-//! Owns what the whole history shows about names: the fencing token of each session, and the request that created it.
-//! Two sessions with one token, or one with two, are refused without a search.
+//! Owns the facts about sessions that the whole history shows: the fencing token of each, and the request that created
+//! it. A history with two sessions for one token, or two tokens for one session, is refused without a search.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +12,7 @@ pub struct Names {
     makers: HashMap<Session, Vec<usize>>,
     /// The idempotency key of every request.
     keys: Vec<Option<u32>>,
-    /// Pairs of sessions of which some answer showed the first before the second in the queue.
+    /// Pairs of sessions: some answer showed the first before the second in the queue.
     seen_before: HashSet<(Session, Session)>,
 }
 
@@ -23,7 +23,7 @@ pub struct Contradiction {
     pub what: &'static str,
 }
 
-/// Contradicts some answer.
+/// The grant contradicts some answer.
 #[derive(Debug)]
 pub struct Impossible;
 
@@ -73,8 +73,8 @@ impl Names {
         }
     }
 
-    /// Whether the second cannot be before the first in the queue, if both have the same priority: it got the lock
-    /// later, or was seen behind it.
+    /// Whether the second session cannot be before the first in the queue, if both have the same priority: it got the
+    /// lock later, or was seen behind the first.
     pub fn precedes(&self, first: Session, second: Session) -> bool {
         match (self.tokens.get(&first), self.tokens.get(&second)) {
             (Some(first), Some(second)) => first < second,
@@ -112,7 +112,7 @@ impl Names {
         }
     }
 
-    /// No answer says that a request created this session.
+    /// Whether no answer says which request created this session.
     pub fn is_nobodys(&self, session: Session) -> bool {
         !self.makers.contains_key(&session)
     }

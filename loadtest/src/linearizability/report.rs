@@ -20,7 +20,7 @@ pub fn verdict(history: &History, verdict: &Verdict) -> String {
     }
 }
 
-/// The answer that nothing explains, the requests before it, and the states that were possible.
+/// The unexplained answer, the requests before it, and the states that were possible.
 fn violation(history: &History, violation: &Violation) -> String {
     let refused = &history.records[violation.record];
     let mut before: Vec<&Record> = history.records.iter().filter(|record| record.sent <= refused.ended).collect();
@@ -121,12 +121,12 @@ fn name(history: &History, session: Session) -> String {
     history.names.get(session.0 as usize).cloned().unwrap_or_else(|| format!("session {}", session.0))
 }
 
-/// With microseconds.
+/// Seconds with six decimals.
 fn seconds(nanoseconds: Moment) -> String {
     format!("{}.{:06}", nanoseconds / 1_000_000_000, nanoseconds % 1_000_000_000 / 1_000)
 }
 
-/// The search is repeated once per record, so long histories are not shortened.
+/// The longest history that is shortened: the search is repeated once per record.
 const MAX_RECORDS: usize = 2_000;
 
 /// Drops the requests sent after the unexplained answer, and every request without effect that the contradiction does

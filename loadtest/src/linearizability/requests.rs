@@ -13,7 +13,7 @@ const KEYS: u64 = 12;
 /// Offset of the keys of force-claims, so that they differ from those of claims.
 const FORCE_CLAIM_KEYS: u32 = 100;
 
-/// `newest`: sessions that the client may know. `unit`: the unit of leases and waits.
+/// Chooses a request. `newest`: sessions that the client may know. `unit`: the unit of leases and waits.
 pub fn next_request(random: &mut Random, newest: &[Session], unit: Moment) -> Request {
     let ttl = random.percent(40).then(|| random.within(1..3) * unit);
     let key = random.percent(20).then(|| random.below(KEYS) as u32);
@@ -37,7 +37,7 @@ pub fn next_request(random: &mut Random, newest: &[Session], unit: Moment) -> Re
     }
 }
 
-/// For an environment of the sample organization.
+/// The bytes of a request for an environment of the sample organization.
 pub fn request_bytes<'a>(
     api: &Api,
     environment: &str,
@@ -92,7 +92,7 @@ struct Problem<'a> {
     holder: Option<wire::Lock<'a>>,
 }
 
-/// `Err` is an answer that this request should never get.
+/// Parses an answer; `Err` is one that this request should never get.
 pub fn read_answer(
     request: &Request,
     status: u16,
@@ -161,7 +161,7 @@ fn refused(request: &Request, code: &str, holder: Option<Lock>) -> Option<Answer
     match (request, code) {
         (Request::Claim(_), "environment_locked") => Some(Answer::Locked { holder }),
         (Request::Claim(_) | Request::ForceClaim { .. }, "idempotency_key_in_flight") => Some(Answer::NothingDone),
-        // Somebody released the session that held its place.
+        // Another request released the session that held the claim's place.
         (Request::Claim(_), "session_released") => Some(Answer::NothingDone),
         (Request::Heartbeat(_), code) if code.starts_with("session_") && code != "session_not_found" => {
             status_of(code.trim_start_matches("session_")).map(Answer::NotHolding)

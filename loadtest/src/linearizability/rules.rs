@@ -26,7 +26,7 @@ pub struct Next {
 
 /// The receiver of a grant.
 struct Taker {
-    /// None: one of the unanswered claims.
+    /// None for one of the unanswered claims.
     request: Option<usize>,
     session: Option<Session>,
     ttl: Option<Moment>,
@@ -98,7 +98,7 @@ impl<'a> Rules<'a> {
 
     fn shows(&self, state: &State, ghosts: &Ghosts, session: Session, shown: SessionState) -> bool {
         match (state.session(session), state.waits(session)) {
-            // There may be unknown waiters before it.
+            // There may be unknown waiters before the session.
             (Some(SessionState { status, fencing, .. }), Some(index)) => {
                 let position = shown.position.unwrap_or(0).saturating_sub(1);
                 (status, fencing) == (shown.status, shown.fencing)
@@ -133,7 +133,7 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Whether it can have an effect that matters although its outcome is unknown. A heartbeat only prolongs a
+    /// Whether the request can have a relevant effect although its outcome is unknown. A heartbeat only prolongs a
     /// session's life, and no session is required to end in time.
     pub fn may_matter(record: &Record) -> bool {
         match (&record.request, &record.answer) {
@@ -143,7 +143,8 @@ impl<'a> Rules<'a> {
         }
     }
 
-    /// Whether it certainly waits in the queue if the lock is taken when it arrives. Other possible waiters are ghosts.
+    /// Whether the claim certainly waits in the queue if the lock is taken when it arrives. Other possible waiters are
+    /// ghosts.
     pub fn may_enter(record: &Record) -> bool {
         match (&record.request, &record.answer) {
             (Request::Claim(claim), Answer::Granted { .. }) => claim.waits(),
@@ -199,7 +200,7 @@ impl<'a> Rules<'a> {
         all
     }
 
-    /// The server was killed and restarts with its durable state: waiters on a connection are gone.
+    /// Handles a kill: the server restarts with its durable state, and waiters on a connection are gone.
     pub fn restart(state: &mut State) {
         state.queue.retain(|waiter| waiter.polled && !waiter.waits);
         state.unclaimed = 0;
@@ -207,19 +208,19 @@ impl<'a> Rules<'a> {
     }
 
     /// Whether another node may take over now. It recovers all durable state, but no waiters on a connection: such a
-    /// claim gets no answer, or only that it has lost its place.
+    /// claim gets no answer, or only the answer that it has lost its place.
     pub fn may_be_taken_over(state: &State) -> bool {
         state.queue.iter().all(|waiter| !waiter.waits)
     }
 
-    /// Unanswered claims that are over cannot receive any later grant.
+    /// Handles unanswered claims that are over: they cannot receive any later grant.
     pub fn forget(state: &mut State, gone: Takers) {
         state.unclaimed = state.unclaimed.saturating_sub(gone.free);
         state.passed_on = state.passed_on.saturating_sub(gone.freed);
     }
 
     /// Whether an unanswered claim may have left a place in the queue that remains when the claim is over: its client
-    /// could know of that place only after its wait had ended.
+    /// could learn of that place only after the wait had ended.
     pub fn may_survive(history: &History, record: &Record, over: Moment) -> bool {
         match &record.request {
             Request::Claim(claim) if claim.queues && record.answer == Answer::Unknown => {
@@ -313,7 +314,7 @@ impl<'a> Rules<'a> {
                 Vec::new()
             };
         }
-        // A claim still waiting on its connection would not get the answer that it got.
+        // A claim that still waits on its connection would not get the answer that it got.
         let leaves = state.waits(session).filter(|index| fits(None) && !state.queue[*index].waits);
         let left = leaves.map(|index| {
             let mut state = state.clone();
@@ -323,7 +324,7 @@ impl<'a> Rules<'a> {
         left.into_iter().collect()
     }
 
-    /// Learns from the answer how a queued session ended, because no earlier answer showed it.
+    /// Derives from the answer how a queued session ended, since no earlier answer showed that.
     fn learn_end(&self, state: &State, request: usize, session: Session) -> Option<Next> {
         let status = match &self.record(request).answer {
             Answer::Session { status, fencing: None, .. } => *status,
@@ -375,7 +376,7 @@ impl<'a> Rules<'a> {
         all
     }
 
-    /// Requires that the lock is free.
+    /// Grants the lock, which must be free.
     fn grant(&self, mut state: State, taker: Taker) -> Option<Next> {
         let Taker { request, session, ttl, polled, revocable, since, told } = taker;
         state.fencing += 1;
@@ -408,7 +409,7 @@ impl<'a> Rules<'a> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Takers {
     pub free: u32,
-    /// If the lock becomes free while they wait.
+    /// Claims that may get the lock if it becomes free while they wait.
     pub freed: u32,
 }
 

@@ -25,7 +25,7 @@ use crate::sync::locked;
 use crate::wire::Connection;
 
 const LONGEST_PREPARATION: Duration = Duration::from_secs(60);
-/// Number of violations to write down; a broken server violates the rules all the time.
+/// The maximum number of violations to write; a broken server violates the rules all the time.
 const MAX_SHOWN: usize = 20;
 
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub struct Summary {
     pub undecided: u64,
     /// Each violation with its file.
     pub shown: Vec<String>,
-    /// Answers that no request should get.
+    /// Unexpected answers, with their counts.
     pub errors: BTreeMap<String, u64>,
 }
 
@@ -84,7 +84,7 @@ struct Run {
     stop: watch::Receiver<bool>,
 }
 
-/// Until all histories are complete, the time is up, or the run is interrupted.
+/// Runs until all histories are complete, the time is up, or the run is interrupted.
 pub async fn run(plan: Plan, stop: watch::Receiver<bool>) -> Result<Summary, RunError> {
     let count = plan.servers;
     let run = Rc::new(Run { plan, began: Instant::now(), next: Cell::new(0), summary: RefCell::default(), stop });
@@ -145,7 +145,7 @@ async fn prepare(plan: &Plan, shared: &Arc<Shared>, numbers: Range<u32>) -> Resu
     Ok(environments)
 }
 
-/// Retries, because a cluster may still be recovering from its last disturbance.
+/// Creates an environment. Retries, since a cluster may still be recovering from its last disturbance.
 async fn make(shared: &Shared, environment: &str) -> Result<(), RunError> {
     let deadline = Instant::now() + LONGEST_PREPARATION;
     for node in shared.nodes.iter().cycle() {
@@ -186,7 +186,7 @@ async fn drive(
         subject.disturb(shared, random, &mut losses, &mut done).await?;
     }
     subject.settle(shared, &mut done).await?;
-    // Read while there are no other requests.
+    // These reads run without any other requests.
     for environment in environments {
         clients.spawn(environment.clone().look_at_the_end());
     }
@@ -217,7 +217,7 @@ impl Run {
         (first < after).then_some(first..after)
     }
 
-    /// Returns the environments whose histories are refused.
+    /// Checks the histories, and returns the environments of the refused ones.
     async fn judge(&self, histories: Vec<History>) -> Result<Vec<String>, RunError> {
         let judging = tokio::task::spawn_blocking(move || {
             histories.into_iter().map(|history| (check(&history), history)).collect::<Vec<_>>()
@@ -268,7 +268,7 @@ impl Plan {
     }
 }
 
-/// Checks a history from a file; returns the fault, if there is one.
+/// Checks a history from a file; returns a description of the fault, if there is one.
 pub fn check_file(path: &Path) -> Result<Option<String>, std::io::Error> {
     let history: History = serde_json::from_str(&std::fs::read_to_string(path)?)?;
     Ok(match check(&history) {

@@ -13,7 +13,7 @@ pub struct State {
     pub ended: Vec<Ended>,
     /// Grants to unanswered claims that are not over yet.
     pub unclaimed: u32,
-    /// Those among them that happened when a holder left: only claims that wait get such a grant.
+    /// The number of these grants that happened when a holder left: only waiting claims get such a grant.
     pub passed_on: u32,
     /// Used idempotency keys, each with the fencing token of its grant.
     pub keys: Vec<(u32, u64)>,
@@ -21,15 +21,15 @@ pub struct State {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
-    /// None: no answer in the whole history names it.
+    /// None if no answer in the whole history names the session.
     pub session: Option<Session>,
     pub fencing: u64,
     pub ttl: Option<Moment>,
-    /// The earliest possible moment of its last activity.
+    /// The earliest possible moment of the session's last activity.
     pub active: Moment,
-    /// Granted in the queue; expires unless its client polls in time.
+    /// Whether the lock was granted in the queue; it then expires unless the client polls in time.
     pub polled: bool,
-    /// Its claim was never answered: the server may find its client gone and revoke the lock.
+    /// Whether the claim was never answered: the server may find the client gone and revoke the lock.
     pub revocable: bool,
 }
 
@@ -38,16 +38,16 @@ pub struct Waiter {
     /// The request that queued it.
     pub request: usize,
     pub sent: Moment,
-    /// It was in the queue by this moment.
+    /// The waiter was in the queue by this moment.
     pub entered: Moment,
     pub session: Option<Session>,
     pub priority: i8,
     pub ttl: Option<Moment>,
-    /// Its place is held by a session.
+    /// Whether the place is held by a session.
     pub polled: bool,
-    /// Its request is still waiting for an answer.
+    /// Whether the request is still waiting for an answer.
     pub waits: bool,
-    /// When its wait ends.
+    /// When the request's wait ends.
     pub tires: Moment,
 }
 
@@ -105,13 +105,13 @@ impl State {
         waiter
     }
 
-    /// Sorted, so that otherwise equal states compare equal.
+    /// Adds an ended session. The list is sorted, so that otherwise equal states compare equal.
     pub fn end(&mut self, ended: Ended) {
         let place = self.ended.partition_point(|known| known.session < ended.session);
         self.ended.insert(place, ended);
     }
 
-    /// Every possible place of a newcomer: last of its priority, or before waiters that may have arrived at the same
+    /// The possible places of a newcomer: last of its priority, or before waiters that may have arrived at the same
     /// time. A claim arrives when the server first notices it, a little before it enters the queue.
     pub fn places(&self, priority: i8, sent: Moment) -> std::ops::RangeInclusive<usize> {
         let last = self.queue.partition_point(|waiter| waiter.priority >= priority);

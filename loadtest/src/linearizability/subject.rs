@@ -17,21 +17,22 @@ use crate::random::Random;
 use crate::server::{Cluster, ClusterShape, LONGEST_TAKEOVER, Launch, Process, ProcessError, READY_POLL, name_of};
 use crate::wire::Token;
 
-/// Between two disturbances of a single server, in milliseconds.
+/// The time between two disturbances of a single server, in milliseconds.
 const QUIET: Range<u64> = 150..1_200;
-/// Between two disturbances of a cluster, in milliseconds.
+/// The time between two disturbances of a cluster, in milliseconds.
 const QUIET_OF_CLUSTER: Range<u64> = 200..1_500;
 /// How often a disturbance of a single server is a kill instead of a pause, in percent.
 const KILLS: u64 = 45;
-/// In milliseconds.
+/// The length of a pause, in milliseconds.
 const PAUSE: Range<u64> = 20..400;
-/// In milliseconds. A node that is paused for this long loses its shards.
+/// The length of a long pause, in milliseconds: a node loses its shards.
 const LONG_PAUSE: Range<u64> = 6_000..12_000;
-/// Of an etcd member: the others elect another leader, or etcd is unavailable for this long.
+/// The length of a long pause of an etcd member, in milliseconds: the others elect another leader, or etcd is
+/// unavailable.
 const LONG_MEMBER_PAUSE: Range<u64> = 2_000..6_000;
 /// How long a killed node or member may stay down, in milliseconds.
 const AWAY: Range<u64> = 0..3_000;
-/// An owner that hands a shard over voluntarily starts to dismiss its waiters at most this long before.
+/// A node that hands a shard over begins to dismiss its waiters at most this long before.
 const LEAVING: Moment = 10_000_000_000;
 
 #[derive(Args)]
@@ -39,16 +40,16 @@ pub struct Plan {
     /// A lockkeeper program to start
     #[arg(long, value_name = "PATH", required_unless_present = "check", conflicts_with = "check")]
     pub server: Option<PathBuf>,
-    /// Check a history from a file instead
+    /// Check a history from a file instead of running servers
     #[arg(long, value_name = "FILE")]
     pub check: Option<PathBuf>,
-    /// How many histories
+    /// Number of histories
     #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub histories: u32,
-    /// Requests in each
+    /// Requests in each history
     #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(1..=2_000))]
     pub operations: u32,
-    /// Clients in each
+    /// Clients in each history
     #[arg(long, default_value_t = 6, value_parser = value_parser!(u32).range(1..=16))]
     pub clients: u32,
     /// Histories running at the same time on each server
@@ -63,13 +64,13 @@ pub struct Plan {
     /// Members of each cluster's etcd
     #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=5), requires = "nodes")]
     pub members: u32,
-    /// Decides what the clients ask; a new one if left out
+    /// The seed of the clients' choices; a new one if left out
     #[arg(long, default_value_t = new_seed(), hide_default_value = true)]
     pub seed: u64,
     /// Begin no more histories after this time
     #[arg(long, default_value_t = 900, value_parser = value_parser!(u64).range(1..=86_400))]
     pub seconds: u64,
-    /// Where histories that are refused are written to
+    /// Directory for histories that are refused
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub directory: PathBuf,
 }
@@ -118,9 +119,9 @@ pub enum Subject {
 pub struct WatchedCluster {
     cluster: Cluster,
     takeovers: Takeovers,
-    /// The next disturbance does not wait for the end of this one.
+    /// Whether the next disturbance comes before this one has ended.
     hurries: bool,
-    /// One line with its time per disturbance.
+    /// One line per disturbance, with its time.
     journal: Vec<String>,
 }
 
@@ -176,7 +177,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Waits until it answers again.
+    /// Waits until the subject answers again.
     pub async fn settle(&mut self, shared: &Shared, done: &mut Disturbances) -> Result<(), RunError> {
         match self {
             Self::Single(_) => Ok(()),
@@ -188,7 +189,7 @@ impl Subject {
     pub async fn complete(&self, losses: &mut Losses) -> Result<(), RunError> {
         let Self::Cluster(cluster) = self else { return Ok(()) };
         losses.takeovers = cluster.takeovers.until_now().await?;
-        // Each may have been planned.
+        // Each take-over may have been planned.
         let before = |takeover: &Interval| Interval { since: takeover.since.saturating_sub(LEAVING), ..*takeover };
         losses.stops.extend(losses.takeovers.iter().map(before));
         Ok(())
@@ -247,7 +248,7 @@ impl WatchedCluster {
         done: &mut Disturbances,
     ) -> Result<(), RunError> {
         self.replace_deposed(shared, done).await?;
-        // Prefers the owner of the histories' shard.
+        // Prefer the owner of the histories' shard.
         let owner = self.takeovers.owner().and_then(|name| self.cluster.named(&name));
         let any = random.below(self.cluster.count() as u64) as usize;
         let node = owner.filter(|_| random.percent(60)).unwrap_or(any);

@@ -1,6 +1,6 @@
 //! Watches the shard of the histories: which node owns it, and when another took over. Polls the shard's record in etcd
 //! through a majority, so that a take-over lies between the start of the last read that did not see it and the end of
-//! the first that did. Unlike reading the nodes' logs, that needs neither trust in the server nor a second clock.
+//! the first that did. Reading the nodes' logs instead would require trust in the server and a second clock.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -14,9 +14,9 @@ use crate::wire::etcd::{EtcdClient, ShardRecord};
 
 /// The sample organization's shard: the CRC-32C of `acme` modulo the number of shards.
 const SHARD: u16 = 2;
-/// Often enough that hardly any answer falls into the same interval as a take-over.
+/// The poll interval: short enough that hardly any answer falls into the same interval as a take-over.
 const EVERY: Duration = Duration::from_millis(25);
-/// After this, the next member is asked.
+/// The time after which the next member is asked.
 const PATIENCE: Duration = Duration::from_millis(700);
 /// A cluster whose etcd does not answer for this long will not recover.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

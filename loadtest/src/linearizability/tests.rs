@@ -15,7 +15,7 @@ const OPERATIONS: usize = 200;
 /// lease explains the answers as well.
 const FOUND_AT_LEAST: usize = 65;
 
-/// Requests without overlap: each is answered before the next is sent.
+/// A history without overlap: each request is answered before the next is sent.
 fn one_after_the_other(steps: Vec<(Request, Answer)>) -> History {
     let record = |(index, (request, answer)): (usize, (Request, Answer))| {
         let sent = 10 * index as Moment;
@@ -128,7 +128,7 @@ fn overtaking_is_refused() {
         one_after_the_other(steps)
     };
     is_accepted(&behind(1, 2));
-    // The second cannot have come first, as its later grant shows.
+    // The second session cannot have come first, as its later grant shows.
     is_refused_at(&behind(2, 1), 2);
 }
 
@@ -360,7 +360,7 @@ fn a_place_on_a_connection_that_outlives_a_take_over_is_refused() {
         history.records[3].sent = 6;
         history
     };
-    // It may have reached only the new owner.
+    // The unanswered request may have reached only the new owner.
     is_accepted(&history(false));
     is_refused_at(&history(true), 3);
 }

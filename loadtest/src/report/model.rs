@@ -19,7 +19,7 @@ pub struct Run {
     pub scenario: String,
     /// One sentence: what the scenario does.
     pub description: String,
-    /// RFC 3339, UTC.
+    /// In RFC 3339, UTC.
     pub started_at: String,
     #[serde(deserialize_with = "number_or_null")]
     pub seconds: f64,
@@ -27,7 +27,7 @@ pub struct Run {
     pub target: String,
     /// The settings as shown to a reader: "connections" → "64".
     pub settings: BTreeMap<String, String>,
-    /// One per compared thing: a workload, a queue length, a number of environments, a peer.
+    /// One phase per compared object: a workload, a queue length, a number of environments, a peer.
     pub phases: Vec<Phase>,
     /// Ratios between phases, computed per round.
     pub ratios: Vec<Figure>,
@@ -118,7 +118,7 @@ pub struct Slice {
     pub errors: u64,
     pub server_cpu_percent: Option<f64>,
     pub server_memory_bytes: Option<u64>,
-    /// Such as "server killed" or "server ready": drawn as a line with its text.
+    /// Events such as "server killed" or "server ready", drawn as lines with these texts.
     pub marks: Vec<String>,
 }
 
@@ -133,12 +133,12 @@ pub struct SliceOperation {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Check {
-    /// Such as "one holder at a time".
+    /// For example "one holder at a time".
     pub name: String,
     /// Number of grants, pairs or effects that were compared; zero means that the run had nothing to check.
     pub examined: u64,
     pub violation_count: u64,
-    /// The first few.
+    /// The first few violations.
     pub violations: Vec<Violation>,
 }
 
@@ -146,7 +146,7 @@ pub struct Check {
 #[serde(rename_all = "camelCase")]
 pub struct Violation {
     pub what: String,
-    /// The requests that show it, one line each, in time order.
+    /// The requests that show the violation, one line each, in time order.
     pub requests: Vec<String>,
 }
 
@@ -199,7 +199,7 @@ impl Figure {
         }
     }
 
-    /// From the lowest to the highest round, with the unit once; empty if there is no range.
+    /// The range from the lowest to the highest round, with the unit once; empty if there is no range.
     pub fn spread(&self) -> String {
         if self.rounds < 2 || !self.min.is_finite() || !self.max.is_finite() {
             return String::new();
@@ -231,7 +231,7 @@ impl Operation {
     }
 }
 
-/// Steps get finer towards the slowest requests, which such a plot is about.
+/// The steps get finer towards the slowest requests, the subject of such a plot.
 fn distribution<C: Counter>(histogram: &Histogram<C>) -> Vec<(f64, u64)> {
     let points = histogram.iter_quantiles(10).map(|step| (step.quantile_iterated_to(), step.value_iterated_to()));
     points.map(|(quantile, value)| (quantile, value.min(histogram.max()))).take(MAX_DISTRIBUTION_POINTS).collect()
@@ -388,11 +388,11 @@ pub fn read(text: &str) -> Result<Run, ReadError> {
         Some(format) if format.is_number() => return Err(ReadError::OtherFormat { found: format.clone() }),
         Some(_) | None => return Err(ReadError::NotARun("it has no format number".to_owned())),
     }
-    // Parsed again from the text, because only then errors have line numbers.
+    // Parsed again from the text: only then do errors have line numbers.
     serde_json::from_str(text).map_err(|error| ReadError::NotARun(error.to_string()))
 }
 
-/// A goal is a round number, so trailing zeros are dropped.
+/// A goal as text. Trailing zeros are dropped, since goals are round numbers.
 pub fn goal(goal: Goal, unit: &str) -> String {
     let (sign, bound) = match goal {
         Goal::AtLeast(bound) => ("≥", bound),

@@ -45,7 +45,7 @@ pub fn seconds(value: f64) -> String {
     if hours > 0 { format!("{hours} h {minutes:02} min {rest:02} s") } else { format!("{minutes} min {rest:02} s") }
 }
 
-/// With its unit, as in "29,812 /s", "34.2 µs" or "312 MB".
+/// The value with its unit, as in "29,812 /s", "34.2 µs" or "312 MB".
 pub fn with_unit(value: f64, unit: &str) -> String {
     match unit {
         _ if !value.is_finite() => NOTHING.to_owned(),
@@ -82,7 +82,7 @@ pub fn plain(value: f64) -> String {
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("−", digits));
     let (whole, fraction) = digits.split_once('.').map_or((digits, ""), |(whole, fraction)| (whole, fraction));
     let point = if fraction.is_empty() { "" } else { "." };
-    // Beyond u64, in exponent form.
+    // Values beyond u64 are in exponent form.
     let whole = whole.parse().map_or_else(|_| format!("{:e}", value.abs()), count);
     format!("{sign}{whole}{point}{fraction}")
 }

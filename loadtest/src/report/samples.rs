@@ -22,7 +22,7 @@ pub fn empty() -> Run {
     }
 }
 
-/// Three workloads in turn, three rounds.
+/// Three workloads in turns, in three rounds.
 pub fn cycle() -> Run {
     let mut run = Run {
         description: "claims and releases environments, side by side with reads and with health checks that do nothing"
@@ -78,7 +78,7 @@ fn cycle_phase() -> Phase {
     phase
 }
 
-/// The same again, with noise.
+/// A second run of `cycle`, with noise.
 pub fn cycle_again(seed: u64) -> Run {
     let mut noise = Noise(seed);
     let mut run = Run { started_at: format!("2026-03-0{}T09:00:00Z", 5 + seed % 4), ..cycle() };
@@ -102,7 +102,7 @@ pub fn cycle_again(seed: u64) -> Run {
     run
 }
 
-/// 10, 1,000 and 10,000 waiters in turn.
+/// Queues of 10, 1,000 and 10,000 waiters.
 pub fn long_queue() -> Run {
     let mut noise = Noise(11);
     let mut run = Run {
@@ -201,7 +201,7 @@ pub fn killed() -> Run {
     }
 }
 
-/// Every text contains markup.
+/// A run in which every text contains markup.
 pub fn hostile() -> Run {
     let evil = "</script><script>alert(1)</script><!-- & \"quoted\" 'too' \u{2028} <b>".to_owned();
     let mut run = killed();
@@ -234,7 +234,7 @@ pub fn hostile() -> Run {
     run
 }
 
-/// Every value that may be something other than a number is.
+/// A run in which values are NaN or infinite wherever that is possible.
 pub fn without_numbers() -> Run {
     let mut run = cycle();
     run.seconds = f64::NAN;

@@ -167,7 +167,7 @@ fn errors(out: &mut String, run: &Run) {
     }
 }
 
-/// Breaks only between words.
+/// Wraps a text, only between words.
 fn wrapped(out: &mut String, indent: &str, text: &str) {
     let mut column = 0;
     for word in text.split(' ') {
@@ -188,7 +188,7 @@ fn wrapped(out: &mut String, indent: &str, text: &str) {
     out.push('\n');
 }
 
-/// Text from a server must neither control the terminal nor break a row.
+/// Makes text from a server printable: it must neither control the terminal nor break a row.
 fn printable(text: &str) -> String {
     text.chars().map(|character| if character.is_control() { '·' } else { character }).collect()
 }
@@ -197,7 +197,7 @@ const GAP: usize = 3;
 /// A longer first cell gets a separate line, so that one long name does not push all values out of sight.
 const WIDEST_NAME: usize = 40;
 
-/// The first column is left-aligned, the others as given.
+/// A table. The first column is left-aligned, the others as given.
 struct Table {
     columns: Vec<Align>,
     rows: Vec<Vec<String>>,

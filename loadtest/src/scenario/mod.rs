@@ -1,5 +1,6 @@
 //! The form of a scenario: a TOML file with the settings common to all workloads (rounds, seconds, connections, the
-//! loop), those of its kind of workload, and in `[short]` the values for a short run that only shows that it works.
+//! loop), those of its kind of workload, and in `[short]` the values for a short run that only shows that the scenario
+//! works.
 
 use std::path::Path;
 
@@ -55,7 +56,7 @@ fn parse(name: &str, text: &str, short: bool, changes: &[(String, String)]) -> R
         Some(_) => return Err(format!("`{SHORT}` must be a table: [{SHORT}]")),
         None => Table::new(),
     };
-    // Both forms are checked, whichever is used, so that a mistake in the other one is noticed.
+    // Both forms are checked, whichever is used, so that a mistake in the unused one is noticed.
     let mut in_short = table.clone();
     merge(&mut in_short, overrides);
     let full = table.clone();
@@ -70,8 +71,8 @@ fn parse(name: &str, text: &str, short: bool, changes: &[(String, String)]) -> R
     Ok(scenario)
 }
 
-/// Whether a number of the scenario is smaller than in the file: fewer seconds, rounds, connections, waiters. Settings
-/// of the server do not count as size.
+/// Whether any number of the scenario is smaller than in the file: seconds, rounds, connections, waiters. Settings of
+/// the server do not count.
 fn is_shortened(full: &Table, asked: &Table) -> bool {
     let is_smaller = |full: &Value, asked: &Value| match (full, asked) {
         (Value::Array(full), Value::Array(asked)) => asked.len() < full.len() || largest(asked) < largest(full),
@@ -110,7 +111,7 @@ fn merge(into: &mut Table, overrides: Table) {
     }
 }
 
-/// Parses `a.b=5` as TOML; a bare word is a string.
+/// Sets a key such as `a.b` to a value in TOML; a bare word is a string.
 fn set(table: &mut Table, key: &str, value: &str) -> Result<(), String> {
     let value = match format!("value = {value}").parse::<Table>() {
         Ok(mut parsed) => parsed.remove("value").ok_or_else(|| format!("`{key}`: no value"))?,

@@ -13,7 +13,7 @@ use crate::server::proxy::{From, Network, Proxy};
 
 /// Placeholder for the cluster's directory in an organization's file.
 pub const HOME: &str = "{home}";
-/// Few, so that each of them has load.
+/// Few shards, so that each of them has load.
 const SHARDS: u16 = 4;
 /// A killed or paused node is replaced in about six seconds.
 pub const LONGEST_TAKEOVER: Duration = Duration::from_secs(60);
@@ -22,32 +22,32 @@ pub const READY_POLL: Duration = Duration::from_millis(50);
 const READY_PATIENCE: Duration = Duration::from_secs(2);
 /// Exit code of a node after another one has taken over a shard from it.
 const EXIT_DEPOSED: i32 = 75;
-/// The same on all nodes; not secret, because it protects nothing here.
+/// The master key of all nodes; not secret, since it protects nothing here.
 const MASTER_KEY: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 
 pub struct ClusterShape {
     pub nodes: u32,
     pub members: u32,
-    /// The id and the file of each; the sample organization if empty.
+    /// The id and the file of each organization; empty for the sample organization.
     pub organizations: Vec<(String, String)>,
-    /// Whether there are proxies, so that the network can be cut.
+    /// Whether there are proxies, with which the network can be cut.
     pub proxied: bool,
     /// Further settings of all nodes.
     pub variables: Variables,
 }
 
 impl ClusterShape {
-    /// Serves the sample organization.
+    /// A cluster that serves the sample organization.
     pub fn new(nodes: u32, members: u32) -> Self {
         Self { nodes, members, organizations: Vec::new(), proxied: false, variables: Vec::new() }
     }
 }
 
 pub struct Cluster {
-    /// Declared before etcd, so that they are dropped first: without etcd they would log errors.
+    /// Declared before etcd, so that the nodes are dropped first: without etcd they would log errors.
     nodes: Vec<Process>,
     variables: Vec<Variables>,
-    /// Must live as long as the nodes.
+    /// The proxies must live as long as the nodes.
     _proxies: Vec<Proxy>,
     pub network: Network,
     pub members: Members,
@@ -107,7 +107,7 @@ impl Cluster {
         &mut self.nodes[node].running
     }
 
-    /// Stops it gracefully; returns whether it found on exit that it had lost its shards.
+    /// Stops the node gracefully; returns whether it found on exit that it had lost its shards.
     pub async fn stop(&mut self, node: usize) -> Result<bool, ProcessError> {
         match self.nodes[node].running.stop().await {
             Err(ProcessError::EndedBadly(status)) if is_deposed(status) => Ok(true),
@@ -115,12 +115,12 @@ impl Cluster {
         }
     }
 
-    /// Does not wait until every shard has an owner.
+    /// Restarts the node. Does not wait until every shard has an owner.
     pub async fn serve_again(&mut self, node: usize) -> Result<(), ProcessError> {
         self.nodes[node].serve_again().await
     }
 
-    /// Takes effect at its next start.
+    /// Sets variables for the next start of the node.
     pub fn set_variables(&mut self, node: usize, more: Variables) {
         self.nodes[node].launch.variables = [self.variables[node].clone(), more].concat();
     }

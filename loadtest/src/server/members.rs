@@ -21,9 +21,9 @@ const FLAGS: [&str; 6] = [
 ];
 
 pub struct Members {
-    /// Declared before their directory, so that they are dropped first.
+    /// Declared before the members' directory, so that they are dropped first.
     running: Vec<Running>,
-    /// For clients, and for other members.
+    /// The addresses of each member for clients, and for other members.
     ports: Vec<(SocketAddr, SocketAddr)>,
     home: TempDir,
     /// Additional flags for later starts.
@@ -31,7 +31,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Waits until all of them have a leader.
+    /// Starts the members, and waits until all of them have a leader.
     pub async fn start(count: usize) -> Result<Self, ProcessError> {
         let home = directory("lockkeeper-etcd-")?;
         let ports = (0..count).map(|_| Ok((free_address()?, free_address()?)));
@@ -64,7 +64,7 @@ impl Members {
         &mut self.running[member]
     }
 
-    /// On the same data; does not wait until it is ready.
+    /// Restarts a member on the same data; does not wait until it is ready.
     pub fn start_again(&mut self, member: usize) -> Result<(), ProcessError> {
         self.running[member] = self.spawn(member)?;
         Ok(())

@@ -28,7 +28,7 @@ pub struct Server {
     pub authority: String,
     meter: Meter,
     process: Option<Process>,
-    /// `address` is one of its nodes.
+    /// The cluster, if there is one; `address` is one of its nodes.
     cluster: Option<Cluster>,
 }
 
@@ -47,14 +47,15 @@ pub struct CpuTime {
 }
 
 impl CpuTime {
-    /// In microseconds. None if the server was restarted in between: the old process's last usage is lost.
+    /// The difference in microseconds. None if the server was restarted in between: the old process's last usage is
+    /// lost.
     pub fn since(self, before: Self) -> Option<u64> {
         (self.pid == before.pid).then(|| self.microseconds.saturating_sub(before.microseconds))
     }
 }
 
 impl Meter {
-    /// None if its process is unknown or gone.
+    /// None if the server's process is unknown or gone.
     pub fn cpu(&self) -> Option<CpuTime> {
         let pid = self.pid()?;
         Some(CpuTime { pid, microseconds: usage::cpu_time(pid).ok()? })
@@ -75,8 +76,8 @@ impl Meter {
 }
 
 impl Server {
-    /// Returns the server and its token. If it is ours to start, starts it, as a cluster of this shape or a single
-    /// server.
+    /// Returns the server and its token. A server that is not running yet is started, as a cluster of this shape or as
+    /// a single server.
     pub async fn open(source: Source, shape: Option<ClusterShape>) -> Result<(Self, Token), ProcessError> {
         let meter = Meter::default();
         let launch = match source {
@@ -111,28 +112,28 @@ impl Server {
         &self.meter
     }
 
-    /// Bytes that its data uses on disk.
+    /// Bytes that the server's data uses on disk.
     pub fn data_bytes(&self) -> Option<u64> {
         usage::disk_bytes(self.process.as_ref()?.data_dir()).ok()
     }
 
-    /// A directory that exists as long as the server, if it is ours.
+    /// A directory that exists as long as the server, if we started it.
     pub fn home(&self) -> Result<&Path, ProcessError> {
         self.process.as_ref().map(Process::home).ok_or(ProcessError::NotOurs)
     }
 
-    /// The settings of its next start.
+    /// The settings of the server's next start.
     pub fn launch(&mut self) -> Result<&mut Launch, ProcessError> {
         Ok(&mut self.process.as_mut().ok_or(ProcessError::NotOurs)?.launch)
     }
 
-    /// `kill -9`.
+    /// Kills the server with `kill -9`.
     pub fn kill(&mut self) -> Result<(), ProcessError> {
         self.meter.set(None);
         self.process.as_mut().ok_or(ProcessError::NotOurs)?.running.kill()
     }
 
-    /// Restarts it on the same address and data; returns the time until it was ready.
+    /// Restarts the server on the same address and data; returns the time until it was ready.
     pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
         let process = self.process.as_mut().ok_or(ProcessError::NotOurs)?;
         let took = process.start_again().await?;
@@ -140,9 +141,9 @@ impl Server {
         Ok(took)
     }
 
-    /// Stops it gracefully if it is ours.
+    /// Stops the server gracefully if we started it.
     pub async fn stop(&mut self) -> Result<(), ProcessError> {
-        // Killed, because the last nodes of a cluster would have nobody to hand over to.
+        // Killed, since the last nodes of a cluster would have nobody to hand over to.
         self.cluster = None;
         match &mut self.process {
             Some(process) => process.running.stop().await,

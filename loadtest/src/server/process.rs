@@ -16,12 +16,12 @@ use tempfile::TempDir;
 use crate::sync::locked;
 use crate::wire::{Connection, Token};
 
-/// A million environments take a few seconds; a debug build on a busy machine takes longer.
+/// The time limit for a start. A million environments take a few seconds; a debug build on a busy machine takes longer.
 pub const START_TIMEOUT: Duration = Duration::from_secs(120);
-/// The server drains for at most 20 s by default.
+/// The time limit for a stop: the server drains for at most 20 s by default.
 const STOP_TIMEOUT: Duration = Duration::from_secs(30);
 pub const POLL: Duration = Duration::from_millis(2);
-/// Bytes of its log to show when it does not start.
+/// Bytes of the log to show when the server does not start.
 const SHOWN_LOG_BYTES: usize = 4_096;
 
 /// All running processes, to kill on an immediate exit.
@@ -55,13 +55,13 @@ pub enum ProcessError {
 }
 
 impl Running {
-    /// Waits until it prints its address. Its stderr is appended to the log.
+    /// Waits until the program prints its address. Its stderr is appended to the log.
     pub async fn start(mut command: Command, log: &Path) -> Result<Self, ProcessError> {
         let said_before = std::fs::metadata(log).map_or(0, |log| log.len() as usize);
         command.stdout(Stdio::piped());
         let mut started = Self::spawn(command, SocketAddr::from(([127, 0, 0, 1], 0)), log)?;
         let stdout = started.child.as_mut().and_then(|child| child.stdout.take());
-        // It prints its first lines once it serves; reading them blocks.
+        // The program prints its first lines once it serves; reading them blocks.
         let greeted = tokio::task::spawn_blocking(move || served_address(BufReader::new(stdout?)));
         match tokio::time::timeout(START_TIMEOUT, greeted).await.ok().and_then(Result::ok).flatten() {
             Some(address) => started.address = address,
@@ -73,10 +73,10 @@ impl Running {
         Ok(started)
     }
 
-    /// For a program with a fixed address. Does not wait until it serves.
+    /// Starts a program with a fixed address. Does not wait until it serves.
     pub fn spawn(mut command: Command, address: SocketAddr, log: &Path) -> Result<Self, ProcessError> {
         let stderr = std::fs::OpenOptions::new().create(true).append(true).open(log).map_err(ProcessError::Home)?;
-        // In a separate process group, Ctrl-C does not reach the server, and it still answers the last reads.
+        // In a separate process group, so that Ctrl-C does not reach the server, which still answers the last reads.
         command.stdin(Stdio::null()).stderr(stderr).process_group(0);
         let program = PathBuf::from(command.get_program());
         let child = command.spawn().map_err(|error| ProcessError::Spawn(program, error))?;
@@ -88,12 +88,12 @@ impl Running {
         self.address
     }
 
-    /// None once it has ended.
+    /// None once the process has ended.
     pub fn pid(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
     }
 
-    /// Whether it has ended on its own since the last call, and how.
+    /// The exit status, if the process has ended on its own since the last call.
     pub fn ended(&mut self) -> Result<Option<ExitStatus>, ProcessError> {
         let Some(child) = &mut self.child else { return Ok(None) };
         let ended = child.try_wait().map_err(ProcessError::Signal)?;
@@ -152,12 +152,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Either it has ended already, or the error cannot be reported here.
+        // Either the process has ended already, or the error cannot be reported here.
         _ = self.kill();
     }
 }
 
-/// For an exit without unwinding.
+/// Kills all processes, before an exit without unwinding.
 pub fn kill_all() {
     for pid in locked(&RUNNING).iter() {
         _ = signal(*pid, Signal::KILL);
@@ -181,7 +181,7 @@ pub fn last_words(log: &Path, start: usize) -> String {
 }
 
 /// Reads the address from the line that contains it; none if the process ends before. The rest is read to the end, so
-/// that the server never finds its stdout closed or full.
+/// that the server's stdout is never closed or full.
 fn served_address(mut stdout: impl BufRead + Send + 'static) -> Option<SocketAddr> {
     let mut line = String::new();
     let address = loop {
@@ -206,7 +206,7 @@ pub struct Launch {
     pub program: PathBuf,
     pub arguments: Vec<String>,
     pub variables: Variables,
-    /// Kept afterwards; a temporary directory if absent.
+    /// The directory is kept; without one, a temporary directory is used.
     pub data_dir: Option<PathBuf>,
     pub token: Token,
 }
@@ -219,7 +219,7 @@ impl Launch {
 
 /// A Lockkeeper started by the load test.
 pub struct Process {
-    /// Declared before its directory, so that it is dropped first.
+    /// Declared before the directory, so that the process is dropped first.
     pub running: Running,
     /// Used for the next start.
     pub launch: Launch,
@@ -228,7 +228,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// On any free port.
+    /// Starts the server on any free port.
     pub async fn start(launch: Launch) -> Result<Self, ProcessError> {
         Self::start_on(SocketAddr::from(([127, 0, 0, 1], 0)), launch).await
     }
@@ -249,7 +249,7 @@ impl Process {
         self.home.path()
     }
 
-    /// On the same port each time, so that clients can reconnect.
+    /// Restarts the server on the same port, so that clients can reconnect.
     pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
         let began = Instant::now();
         self.serve_again().await?;
@@ -263,13 +263,13 @@ impl Process {
         Err(ProcessError::NotReady)
     }
 
-    /// Does not wait until it is ready; a node of a cluster is ready only when all shards have owners.
+    /// Restarts the server without waiting until it is ready; a node is ready only when all shards have owners.
     pub async fn serve_again(&mut self) -> Result<(), ProcessError> {
         self.running = Running::start(self.command(), &self.log()).await?;
         Ok(())
     }
 
-    /// Its stderr over all starts.
+    /// The log: the server's stderr over all starts.
     pub fn log(&self) -> PathBuf {
         self.home.path().join("server.log")
     }
@@ -297,10 +297,10 @@ pub fn directory(prefix: &str) -> Result<TempDir, ProcessError> {
 /// Below Linux's `ip_local_port_range`.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
-/// More than one load test uses. Load tests started close together have adjacent process ids.
+/// More ports than one load test uses. Load tests started close together have adjacent process ids.
 const PORTS_EACH: u32 = 101;
 
-/// On loopback.
+/// A free address on loopback.
 pub fn free_address() -> std::io::Result<SocketAddr> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     // Concurrent load tests start at distant ports.

@@ -1,6 +1,6 @@
 //! Simulates the network between the processes of a cluster: a proxy in front of each, which can block one or both
 //! directions. Bytes are delayed, not lost, as in a network that retransmits: once the link is open again, requests
-//! arrive whose senders gave up long ago.
+//! arrive even if their senders gave up long ago.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ pub struct Network {
 #[derive(Clone)]
 pub enum From {
     Host(Host),
-    /// The node named in its first request.
+    /// The node named in the connection's first request.
     Named,
 }
 
@@ -60,7 +60,7 @@ impl Network {
     }
 }
 
-/// Dropping it closes all its connections.
+/// A proxy. Dropping it closes all its connections.
 pub struct Proxy {
     pub address: SocketAddr,
     target: Arc<Mutex<SocketAddr>>,
@@ -88,7 +88,7 @@ impl Proxy {
         Ok(Self { address, target, accepting, connections })
     }
 
-    /// Sets the new address of its host.
+    /// Sets the new address of the proxied host.
     pub fn set_target(&self, target: SocketAddr) {
         *locked(&self.target) = target;
     }

@@ -27,10 +27,10 @@ pub struct Against {
     /// Load a server that is not on this machine
     #[arg(long)]
     allow_remote: bool,
-    /// File that holds the running server's token, instead of LOCKKEEPER_TOKEN
+    /// File with the running server's token, instead of LOCKKEEPER_TOKEN
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// Process of the running server, to report its CPU time and memory
+    /// Process id of the running server, to report its CPU time and memory
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
     /// Organization to claim environments in
@@ -41,7 +41,7 @@ pub struct Against {
     pub pipeline: String,
 }
 
-/// Where the server under test comes from.
+/// The origin of the server under test.
 pub enum Source {
     /// A program to start.
     Program(Launch),
@@ -58,7 +58,7 @@ impl Against {
         self.server.is_some()
     }
 
-    /// Checked, and connected to if it is already running.
+    /// The source, after a check; connects to a server that is already running.
     pub fn source(&self, default_target: Option<&str>) -> Result<Source, TargetError> {
         identifier("organization", &self.organization, MAX_IDENTIFIER)?;
         identifier("pipeline", &self.pipeline, MAX_IDENTIFIER)?;
@@ -76,7 +76,7 @@ impl Against {
     }
 }
 
-/// Anything else could end the request line and smuggle in a second request.
+/// Checks a name for a path: anything else could end the request line and smuggle in a second request.
 pub fn identifier(option: &'static str, text: &str, longest: usize) -> Result<(), TargetError> {
     let fits = text.len() <= longest
         && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
@@ -143,7 +143,7 @@ impl Target {
         Some(Self { host: host.to_owned(), port })
     }
 
-    /// For the `Host` header and messages.
+    /// The host and port, for the `Host` header and messages.
     pub fn authority(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)

@@ -8,17 +8,17 @@ use std::path::Path;
 /// `USER_HZ`, the unit of `/proc/PID/stat`, is 100 on every supported Linux; querying it would need libc.
 const MICROSECONDS_PER_TICK: u64 = 10_000;
 
-/// In ticks.
+/// The times of a process, in ticks.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: u32,
     /// User and system time of all threads, including ended ones.
     own: u64,
-    /// Time of the children that it has waited for.
+    /// Time of the children that the process has waited for.
     waited_for: u64,
 }
 
-/// In microseconds.
+/// The CPU time of a process, in microseconds.
 pub fn cpu_time(pid: u32) -> io::Result<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let stat = parse_stat(&stat);
@@ -26,13 +26,13 @@ pub fn cpu_time(pid: u32) -> io::Result<u64> {
     Ok(stat.own * MICROSECONDS_PER_TICK)
 }
 
-/// In microseconds; reads every process of the machine.
+/// The CPU time of a process and its descendants, in microseconds; reads every process of the machine.
 pub fn tree_cpu_time(root: u32) -> io::Result<u64> {
     let mut processes = HashMap::new();
     for entry in std::fs::read_dir("/proc")? {
         let name = entry?.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-        // It may have ended since the directory was read.
+        // The process may have ended since the directory was read.
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
         if let Some(stat) = parse_stat(&stat) {
             processes.insert(pid, stat);
@@ -68,7 +68,7 @@ fn parse_stat(stat: &str) -> Option<Stat> {
     })
 }
 
-/// In bytes.
+/// The resident memory of a process, in bytes.
 pub fn resident_memory(pid: u32) -> io::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     parse_status(&status).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its status file is not understood"))
@@ -83,7 +83,7 @@ fn parse_status(status: &str) -> Option<u64> {
 /// The unit of `st_blocks` on every file system.
 const BYTES_PER_BLOCK: u64 = 512;
 
-/// The space allocated to its files: a preallocated file counts in full, a hole does not.
+/// The space allocated to the files: a preallocated file counts in full, a hole does not.
 pub fn disk_bytes(directory: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(directory)? {

@@ -13,7 +13,7 @@ pub struct JobClient {
     actions: u64,
     holds: Option<(usize, Session)>,
     is_leased: bool,
-    /// Sessions that it has held before.
+    /// Sessions that the client has held before.
     known: Vec<(usize, Session)>,
     again: Option<Wish>,
     keys: u32,

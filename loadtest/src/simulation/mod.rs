@@ -1,6 +1,6 @@
-//! Simulates histories to test both checkers with: clients of one lock service, whose requests overlap, get lost, and
-//! are cut off by kills and take-overs. The same flights are recorded for the rules (`checks`) as several environments
-//! used for jobs, and for the search (`linearizability`) as one environment with random requests.
+//! Simulates histories for the tests of both checkers: clients of one lock service, whose requests overlap, get lost,
+//! and are cut off by kills and take-overs. The same requests are recorded for the rules (`checks`) as several
+//! environments used for jobs, and for the search (`linearizability`) as one environment with random requests.
 //!
 //! From top to bottom: `world` (time), `clients` and `server`.
 
@@ -127,7 +127,7 @@ fn observed_answer(request: &Request, answer: &Answer, deployments: u64) -> obse
     }
 }
 
-/// Long after the end of the run, reads each environment and each granted session.
+/// Reads each environment and each granted session, long after the end of the run.
 fn audit(world: &World, environments: usize, records: &[observed::Record]) -> Vec<observed::Record> {
     let mut reads: Vec<_> = (0..environments)
         .map(|number| (number as u32, observed::Request::ReadEnvironment, observed_read(world, number)))

@@ -22,16 +22,16 @@ pub enum Fault {
 
 /// Number of requests before a fault happens.
 const BEFORE_FAULT: usize = 60;
-/// Only the server remembers a state that ended this long ago.
+/// After this time, only the server still remembers an ended state.
 const STALE: Moment = 700_000_000;
 
 /// One request, as sent by a client.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// None: a claim of any environment.
+    /// None for a claim of any environment.
     pub environment: Option<usize>,
     pub request: Request,
-    /// This heartbeat is a deployment.
+    /// Whether this heartbeat is a deployment.
     pub deploys: bool,
 }
 
@@ -86,7 +86,7 @@ impl Server {
         Self { fault, environments, retention, ..Self::default() }
     }
 
-    /// None if it waits.
+    /// Performs a request; None if it waits.
     pub fn perform(&mut self, ticket: usize, wish: &Wish, sent: Moment, now: Moment) -> Option<Answer> {
         self.performed += 1;
         let key = wish.request.key();
@@ -118,7 +118,7 @@ impl Server {
         self.lives.get(&session).map(|life| (life.environment, life.deployments))
     }
 
-    /// Ends the request's wait.
+    /// Ends the wait of a request.
     pub fn tire(&mut self, ticket: usize) -> Option<Answer> {
         let (queue, place) = self.place_of(|waiting| waiting.ticket == ticket && waiting.waits)?;
         if let Some(session) = self.queue(queue)[place].session {
@@ -129,7 +129,7 @@ impl Server {
         Some(Answer::Locked { holder: queue.and_then(|environment| self.lock(environment)) })
     }
 
-    /// The client of this request has disconnected without an answer.
+    /// Handles that the client of this request has disconnected without an answer.
     pub fn notice(&mut self, ticket: usize, now: Moment) {
         if let Some((queue, place)) = self.place_of(|waiting| waiting.ticket == ticket && waiting.waits) {
             self.leave(queue, place, Status::Expired);
@@ -284,7 +284,7 @@ impl Server {
         Some(Lock { session, fencing: self.lives[&session].fencing? })
     }
 
-    /// Ended sessions within the retention, the holder, and the waiters are known.
+    /// The session, if the server still knows it: the holder, a waiter, or an ended one within the retention.
     fn known(&self, session: Session) -> Option<&Life> {
         let life = self.lives.get(&session)?;
         let environment = &self.environments[life.environment];
@@ -347,8 +347,8 @@ impl Server {
         self.remember(now);
     }
 
-    /// The first; with the fault, the second, if the first was certainly queued before the second was sent: otherwise
-    /// the fault could not be proved.
+    /// The index of the next waiter: the first; with the fault, the second, if the first was certainly queued before
+    /// the second was sent: otherwise the fault could not be proved.
     fn first_served(&mut self, environment: usize) -> usize {
         let provable = match &self.environments[environment].queue[..] {
             [first, second, ..] => {
@@ -370,7 +370,7 @@ impl Server {
         self.environments.iter().position(|environment| environment.holder == Some(session))
     }
 
-    /// None selects the claims for any environment.
+    /// The queue of an environment; None selects the claims for any environment.
     fn queue(&mut self, environment: Option<usize>) -> &mut Vec<Waiting> {
         match environment {
             Some(environment) => &mut self.environments[environment].queue,

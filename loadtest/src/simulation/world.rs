@@ -24,9 +24,9 @@ enum Event {
     Send(u32),
     Arrive(usize),
     Answer(usize),
-    /// Its wait ends.
+    /// The wait of a request ends.
     Tire(usize),
-    /// The client gives up waiting for its answer.
+    /// The client gives up waiting for the answer.
     GiveUp(usize),
     /// The server notices that the client has given up.
     Notice(usize),
@@ -67,15 +67,15 @@ pub struct Flight {
     pub ended: Moment,
     /// The client's view of the answer. None while it waits.
     pub told: Option<Answer>,
-    /// The environment of a grant, and the deployments of a session.
+    /// The environment of a grant, and the number of deployments of a session.
     pub about: Option<(usize, u64)>,
-    /// When some client saw it in the queue.
+    /// When some client saw the claim in the queue.
     pub in_line_at: Option<Moment>,
-    /// From this moment on no node forwards it.
+    /// From this moment on no node forwards the request.
     pub let_go: Option<Moment>,
     answer: Option<Answer>,
     has_arrived: bool,
-    /// The server does not know it, or no longer does.
+    /// Whether the server does not know the request, or no longer does.
     dead: bool,
 }
 
@@ -85,7 +85,7 @@ pub struct World {
     clients: Clients,
     pace: Pace,
     pub flights: Vec<Flight>,
-    /// In the order in which they ended for their clients.
+    /// In the order in which the requests ended for their clients.
     pub ended: Vec<usize>,
     /// Sessions named in some answer.
     pub learned: Vec<Session>,
@@ -144,7 +144,7 @@ impl World {
         match (&self.clients, self.owner) {
             (Clients::Jobs(_), _) => {}
             (Clients::Any(_), None) => (0..self.random.below(4)).for_each(|_| self.soon(Event::Kill, 0..4_000)),
-            // Sequentially.
+            // One node after another.
             (Clients::Any(_), Some(_)) => {
                 (0..4).for_each(|number| self.soon(Event::KillNode, number * 700..number * 700 + 500));
             }
@@ -215,7 +215,7 @@ impl World {
             self.soon(Event::Arrive(index), self.pace.there.clone());
             self.random.percent(5)
         } else {
-            // It arrives very late or never.
+            // The request arrives very late or never.
             if self.random.percent(50) {
                 self.soon(Event::Arrive(index), self.pace.late.clone());
             }
@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    /// The client has its answer, or has given up.
+    /// Ends a request: the client has its answer, or has given up.
     fn end(&mut self, index: usize, gives_up: bool) {
         let flight = &mut self.flights[index];
         if flight.told.is_some() {
@@ -310,7 +310,8 @@ impl World {
         }
     }
 
-    /// Its clients get no more answers. If it was the owner, no client does until another node takes over.
+    /// Kills a node. Its clients get no more answers. If it was the owner, no client does until another node takes
+    /// over.
     fn kill_node(&mut self) {
         let node = self.owner.filter(|_| self.random.percent(60)).unwrap_or(self.random.below(NODES.into()) as u32);
         for index in 0..self.flights.len() {
@@ -335,7 +336,7 @@ impl World {
         self.takeovers.push(Interval { since: self.now - before, by: self.now + after });
         self.now += after + 1;
         for index in self.server.restart() {
-            // The node that it waits on answers that its outcome is unknown.
+            // The node on which the request waits answers that its outcome is unknown.
             self.flights[index].dead = true;
             if self.flights[index].told.is_none() {
                 self.flights[index].let_go = Some(self.now);
@@ -360,7 +361,7 @@ impl World {
     }
 }
 
-/// Every session that an answer names.
+/// All sessions that an answer names.
 fn named(answer: &Answer) -> Vec<Session> {
     let queue = if let Answer::Queue(waiting) = answer { waiting.as_slice() } else { &[] };
     let locks = answer.locks().map(|lock| lock.session);

@@ -1,5 +1,5 @@
-//! Parses JSON bodies, of which only a few fields matter here. Typed and borrowed, so that the rest of a body costs no
-//! allocation and little time.
+//! Parses the few relevant fields of JSON bodies. Typed and borrowed, so that the rest of a body costs no allocation
+//! and little time.
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -74,7 +74,7 @@ impl<'a> EnvironmentView<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionView {
     pub status: SessionStatus,
-    /// 0 if it never held the lock.
+    /// 0 if the session never held the lock.
     pub fencing_token: u64,
     pub deployments: u64,
 }
@@ -125,7 +125,7 @@ pub fn problem_code(body: &[u8]) -> Option<&str> {
     is_code.then_some(code)
 }
 
-/// It will be part of a request line.
+/// Whether the id is safe in a request line.
 fn usable_in_a_path(id: &str) -> bool {
     let usable = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
     !id.is_empty() && id.bytes().all(usable)

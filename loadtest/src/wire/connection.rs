@@ -9,10 +9,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Fits a typical answer in one read; small, because there may be 20,000 connections.
+/// Fits a typical answer in one read; small, since there may be 20,000 connections.
 const BUFFER_BYTES: usize = 2 * 1024;
 
-/// Including the end of the previous chunk.
+/// The last chunk, including the end of the previous one.
 const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
 
 pub struct Connection<S = TcpStream> {
@@ -84,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         Ok(head.status)
     }
 
-    /// Sends without reading an answer; the connection can only be dropped afterwards.
+    /// Sends without reading an answer; afterwards the connection can only be dropped.
     pub async fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
         self.stream.write_all(bytes).await.map_err(ExchangeError::Send)
     }
@@ -103,7 +103,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         &self.received[self.body.clone()]
     }
 
-    /// The server announced that it closes the connection after this answer.
+    /// Whether the server announced that it closes the connection after this answer.
     pub fn closes(&self) -> bool {
         self.closes
     }
@@ -185,7 +185,7 @@ pub fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
     }
     let status = response.code.ok_or(ResponseError::StatusLine)?;
     let body_length = match (status, length) {
-        // These two have no body, even with a Content-Length.
+        // Answers with these statuses have no body, even with a Content-Length.
         (204 | 304, _) => 0,
         (100..200, _) => return Err(ResponseError::Interim(status)),
         (_, Some(length)) => length,
@@ -194,7 +194,7 @@ pub fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
     Ok(Some(Head { status, body_start, body_length, closes }))
 }
 
-/// `str::parse` would accept a sign.
+/// Parses only digits: `str::parse` would accept a sign.
 fn parse_length(value: &[u8]) -> Result<usize, ResponseError> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(ResponseError::BadLength);

@@ -1,5 +1,5 @@
 //! A client for the requests that the load test makes to an etcd member: locks, status, compaction, defragmentation,
-//! alarms; and for the shard records that the nodes of a cluster keep there.
+//! alarms; and reads of the shard records that the nodes of a cluster keep there.
 //!
 //! The messages are written by hand: a few fields of a few messages that have not changed since version 3.0 do not
 //! justify a protobuf compiler in the build. Names and numbers are those of etcd's `rpc.proto` and `v3lock.proto`;
@@ -17,7 +17,7 @@ use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
-/// Its disk may be busy; without a leader, etcd answers with an error much sooner.
+/// The timeout: the member's disk may be busy. Without a leader, etcd answers with an error much sooner.
 const ANSWER_WITHIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ impl EtcdClient {
         Ok(Self { grpc: Grpc::new(opened.map_err(|_| EtcdError::Silent(address))??), address })
     }
 
-    /// Without a timeout.
+    /// Sends a request without a timeout.
     pub async fn call<Q, A>(&mut self, path: &'static str, question: Q) -> Result<A, EtcdError>
     where
         Q: Message + 'static,
@@ -90,7 +90,7 @@ impl EtcdClient {
         self.done("/etcdserverpb.KV/Compact", CompactionRequest { revision }).await
     }
 
-    /// Only this member.
+    /// Defragments only this member.
     pub async fn defragment(&mut self) -> Result<(), EtcdError> {
         self.done("/etcdserverpb.Maintenance/Defragment", Nothing {}).await
     }
@@ -130,7 +130,7 @@ impl EtcdClient {
     }
 }
 
-/// Followed by the number of a shard in five digits.
+/// The prefix of the shard records; the number of the shard follows, in five digits.
 const SHARDS: &[u8] = b"lk/shard/";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ pub struct ShardRecord {
 }
 
 impl ShardRecord {
-    /// A record begins with its version and the epoch; the owner's name follows.
+    /// Decodes a record: it begins with the version and the epoch; the owner's name follows.
     fn decode(record: &[u8]) -> Option<Self> {
         let ((version, epoch, owner), _) = postcard::take_from_bytes::<(u8, u64, Option<String>)>(record).ok()?;
         (version == 1).then_some(Self { epoch, owner })
@@ -327,7 +327,7 @@ pub const ALARM_GET: i32 = 0;
 pub const ALARM_DEACTIVATE: i32 = 2;
 pub const ALARM_NOSPACE: i32 = 1;
 
-/// A request or answer of which no field matters here.
+/// A request or answer without any field that matters here.
 #[derive(Clone, PartialEq, Message)]
 pub struct Nothing {}
 

@@ -6,13 +6,13 @@ use std::io::Write;
 
 use crate::wire::token::Token;
 
-/// Where in the API a run's environments are.
+/// The location of a run's environments in the API.
 #[derive(Clone, Debug)]
 pub struct Scope {
     pub authority: String,
     pub organization: String,
     pub pipeline: String,
-    /// An environment's name is this and its number.
+    /// The prefix of the environments' names, followed by a number.
     pub prefix: String,
     pub token: Token,
 }
@@ -73,13 +73,13 @@ pub struct ClaimTemplate {
     pub terms: Terms,
 }
 
-/// A request without the environment's number and the session's id.
+/// A prebuilt request that lacks only the environment's number and the session's id.
 #[derive(Clone, Debug)]
 pub struct Template {
-    /// Up to and including the environment's prefix.
+    /// The request up to and including the environment's prefix.
     head: Vec<u8>,
     numbered: bool,
-    /// Between the environment's number and the session id, or up to the end.
+    /// The part between the environment's number and the session id, or up to the end.
     middle: Vec<u8>,
     tail: Vec<u8>,
 }
@@ -126,7 +126,7 @@ pub struct Requests {
     api: Api,
     /// The path of the pipeline's environments.
     environments: String,
-    /// The path of one of them.
+    /// The path of one environment.
     environment: String,
 }
 

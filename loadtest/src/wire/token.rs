@@ -22,7 +22,8 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// There is no option for the token itself, because arguments are visible to every user of the machine.
+    /// Reads the token. There is no option for the token itself, since arguments are visible to every user of the
+    /// machine.
     pub fn read(file: Option<&Path>) -> Result<Self, TokenError> {
         let text = match file {
             Some(file) => std::fs::read_to_string(file)?,
@@ -39,14 +40,14 @@ impl Token {
         Ok(Self(text.to_owned()))
     }
 
-    /// For a server that we start: `lk_`, 30 random characters, and 6 for their CRC-32.
+    /// A token for a server that we start: `lk_`, 30 random characters, and 6 for their CRC-32.
     pub fn random() -> Self {
         let mut random = rand::rng();
         let characters: String = (0..30).map(|_| char::from(BASE62[random.random_range(0..BASE62.len())])).collect();
         Self(with_checksum(&characters))
     }
 
-    /// Only for building requests.
+    /// The text of the token, only for building requests.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -9,7 +9,7 @@ use crate::settings::{Common, within};
 use crate::wire::{LONGEST_WAIT_SECONDS, Terms};
 use crate::workloads::kind::{Kind, largest, only_closed, sizes};
 
-/// One environment that all clients want all the time. It is never free for long, so this measures how fast a lock is
+/// All clients compete for one environment all the time. It is never free for long, so this measures how fast a lock is
 /// handed over.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,7 +46,7 @@ impl Kind for Hot {
     }
 }
 
-/// Claims, waits for and releases the one environment as often as it can.
+/// Claims, waits for and releases the environment as often as possible.
 pub async fn contend(mut client: Client, environment: u32) {
     let claim = client.thread.requests.claim(Terms::waiting(LONGEST_WAIT_SECONDS));
     while client.turn().await {
@@ -54,7 +54,7 @@ pub async fn contend(mut client: Client, environment: u32) {
     }
 }
 
-/// Many jobs want few environments at the same time, and each waits until it has had one: by name, and by label, where
+/// Many jobs want few environments at the same time, and each waits until it has had one: by name, or by label, where
 /// any environment of a pool will do.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -105,7 +105,7 @@ impl Kind for Stampede {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ForceClaimRace {
-    /// Fewer than the connections; otherwise nobody is displaced.
+    /// Fewer than the connections; otherwise no holder is displaced.
     environments: u32,
 }
 
@@ -142,7 +142,7 @@ async fn race_one(mut client: Client, environments: u32) {
             && *code == *"session_overridden"
         {
             client.count(DISPLACED);
-            // A displaced holder's session must show it too.
+            // A displaced holder's session must show that, too.
             match client.read_session(environment, session.clone()).await {
                 Ok(view) if view.status != SessionStatus::Overridden => {
                     client.error(format!("a session that was overridden reads as {:?}", view.status));

@@ -19,7 +19,7 @@ pub enum Act {
     List,
 }
 
-/// Claim, these acts, release: cycles through each client's own environments.
+/// Cycles through each client's own environments: claim, these acts, release.
 pub fn sessions(connections: u32, environments: u32, acts: &'static [Act]) -> Work {
     clients(connections, move |client| {
         let share = Share::of(client.number, connections, environments);
@@ -203,7 +203,7 @@ impl Kind for ManyEnvironments {
 #[serde(deny_unknown_fields)]
 pub struct DeployStorm {
     environments: u32,
-    /// Per session.
+    /// The number of deployments per session.
     deploys: u32,
 }
 
@@ -256,7 +256,7 @@ async fn storm_session(
     held.await.map(|_| ()).map_err(|_| Failure::Unknown)
 }
 
-/// Everything at once for a long time: sessions with deployments and heartbeats, a contended environment, readers. The
+/// All kinds of load for a long time: sessions with deployments and heartbeats, a contended environment, readers. The
 /// server's memory is checked after every round, and must stay within a bound.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -283,7 +283,7 @@ impl Kind for Soak {
                 _ => use_share(client, share, &[Act::Deploy, Act::Heartbeat]).await,
             }
         });
-        // One more, for the contention.
+        // One more environment, for the contention.
         test.environments(1..=environments + 1, "{}").await?;
         let mut first = None;
         for round in 1..=test.common.rounds {

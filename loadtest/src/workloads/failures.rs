@@ -18,13 +18,13 @@ const WAIT_SECONDS: u32 = 60;
 #[serde(deny_unknown_fields)]
 pub struct Churn {
     environments: u32,
-    /// The TTL of every lock, so that those of vanished holders expire.
+    /// The TTL of every lock, so that locks of vanished holders expire.
     ttl_seconds: u32,
 }
 
-/// Between two disconnects of the same client.
+/// The pause between two disconnects of the same client.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Each blocks a lock until its TTL ends, so these are few.
+/// One in this many cut-off requests is sent whole: each of these blocks a lock until its TTL ends, so they are few.
 const WHOLE_ONE_IN: u32 = 16;
 const WHILE_WAITING: &str = "vanished while waiting";
 const WHILE_HOLDING: &str = "vanished while holding";
@@ -105,7 +105,7 @@ pub struct Restart {
     environments: u32,
     /// Clients that wait for one more environment, which they share.
     waiters: u32,
-    /// Per round.
+    /// The number of kills per round.
     kills: u32,
 }
 

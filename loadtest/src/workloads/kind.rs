@@ -7,7 +7,7 @@ use crate::server::ClusterShape;
 use crate::settings::{Common, within};
 
 pub trait Kind: DeserializeOwned {
-    /// Whether it kills, restarts or measures the server itself.
+    /// Whether the workload kills, restarts or measures the server itself.
     const NEEDS_OWN_SERVER: bool = false;
 
     /// Checks the settings beyond their types.
@@ -17,7 +17,7 @@ pub trait Kind: DeserializeOwned {
         common.connections
     }
 
-    /// The cluster that it needs instead of a single server; the program is added by the caller.
+    /// The cluster that the workload needs instead of a single server; the caller adds the program.
     fn cluster(&self) -> Option<ClusterShape> {
         None
     }

@@ -46,7 +46,7 @@ impl Kind for Settings {
 
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         let longest = self.waiters.iter().copied().max().unwrap_or(0) + self.queued;
-        // All waiters are one member, who may have half of a queue.
+        // All waiters are one member, which may have half of a queue.
         let room = 2 * longest;
         let configuration = format!(r#"{{"maxQueueLength":{room}}}"#);
         test.environments(ENVIRONMENT..=ENVIRONMENT, &configuration).await?;
@@ -68,7 +68,7 @@ impl Kind for Settings {
 }
 
 impl Settings {
-    /// Returns the p99.
+    /// Measures one queue length; returns the p99.
     async fn measure(&self, test: &mut LoadTest, waiters: u32) -> Result<Option<f64>, Fault> {
         let phase = format!("{waiters} waiters");
         test.disconnect().await;
@@ -144,7 +144,7 @@ impl QueueRun {
         for _ in 0..queued {
             behind.push(self.own.queue_last(ENVIRONMENT, &queue_last).await?);
         }
-        // Only the first run counts: later ones reuse memory of earlier ones.
+        // Only the first run counts: later ones reuse its memory.
         _ = all_waiting.compare_exchange(0, meter.memory().unwrap_or(0), Ordering::Relaxed, Ordering::Relaxed);
         self.own.release(ENVIRONMENT, held.session).await?;
         while let Some(client) = waiting.join_next().await {
@@ -169,7 +169,7 @@ impl QueueRun {
                 seen_in_line.store(seen, Ordering::Relaxed);
                 return Ok(());
             }
-            // A waiter was answered while we hold the lock, or the load is ending.
+            // Either a waiter was answered while we hold the lock, or the load is ending.
             if waiting.try_join_next().is_some() || !self.own.goes_on() {
                 return Err(Failure::Unknown);
             }

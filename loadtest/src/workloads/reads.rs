@@ -69,7 +69,7 @@ pub async fn read(mut client: Client, environments: u32) {
     }
 }
 
-/// Writers always run in a closed loop, even if the readers' loop is open.
+/// Claims and releases in a closed loop, even if the readers' loop is open.
 async fn write(mut client: Client, share: Range<u32>) {
     let claim = client.thread.requests.claim(Terms::default());
     for environment in share.cycle() {
@@ -131,7 +131,8 @@ impl Kind for History {
     }
 }
 
-/// Each force-claims from the one before: one request per session, and many can be in flight.
+/// Fills a history. Each session is force-claimed from the previous one: one request per session, and many can be in
+/// flight.
 fn filling(environment: u32, sessions: u64) -> Work {
     let counts = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     clients(FILLING_CONNECTIONS, move |mut client| {
@@ -142,7 +143,7 @@ fn filling(environment: u32, sessions: u64) -> Work {
                 if client.add_session(environment).await.is_err() {
                     return;
                 }
-                // The last one still holds the lock.
+                // The last session still holds the lock.
                 if ended.fetch_add(1, Ordering::Relaxed) + 1 == sessions
                     && let Ok(Some(holder)) = client.read(environment).await.map(|seen| seen.holder)
                 {
@@ -153,7 +154,7 @@ fn filling(environment: u32, sessions: u64) -> Work {
     })
 }
 
-/// The last page must exist: a shorter history would be faster to read, and prove nothing.
+/// Reads the last page, which must exist: a shorter history would be faster to read, and prove nothing.
 fn paging(connections: u32, environment: u32, sessions: u32) -> Work {
     let expected = u64::from(sessions.div_ceil(LIMIT));
     clients(connections, move |mut client| async move {

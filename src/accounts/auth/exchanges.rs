@@ -18,8 +18,8 @@ use domain::{Identifier, MemberShare, Role, Timestamp};
 use events::Cause;
 use store::StoreError;
 
-/// The limit on a member's tokens, as a multiple of the limit per subject: three quarters of all. Most organizations
-/// have a single rule, and its jobs must get more than half.
+/// A member may have this many times as many tokens as are still free, so three quarters of all; a subject may have as
+/// many as are free, so half. Most organizations have a single rule, and its jobs must get more than half.
 const SUBJECTS_OF_MEMBER: usize = 3;
 
 /// A job that an issuer vouches for, and what the organization's rule assigns to it.

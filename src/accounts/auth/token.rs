@@ -178,7 +178,8 @@ impl Clone for Usage {
 /// The origin of a token or a sign-in, which ends when its root ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Root {
-    /// It ends only on its own: created with a token of the operator, or by a version that recorded no roots.
+    /// No root: the credential ends only on its own. It was created with a token of the operator, or by a version that
+    /// recorded no roots.
     None,
     /// The operator, at a start.
     Operator,

@@ -193,8 +193,8 @@ impl Accounts {
     }
 
     /// Adds to `change` the end of tokens and sign-ins, with the tokens, sign-ins and invitations created from them.
-    /// Those that do not fit into its batch end in batches before it, newest first: a crash in between leaves no token
-    /// without its root. Without a reason, `ended` is what a request revokes.
+    /// Tokens that do not fit into the batch of `change` end in batches before it, newest first: a crash in between
+    /// leaves no token without its root. Without a reason, `ended` is what a request revokes.
     pub(super) fn ending(
         &self,
         committer: &mut Committer<'_>,

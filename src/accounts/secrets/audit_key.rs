@@ -26,7 +26,7 @@ pub enum FoundAuditKey {
     NotMade,
     /// Neither `LOCKKEEPER_MASTER_KEY` nor a key file.
     NoMasterKey,
-    /// It was sealed under another master key.
+    /// The audit key was sealed under another master key.
     DoesNotOpen,
 }
 

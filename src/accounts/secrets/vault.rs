@@ -136,7 +136,7 @@ impl Vault {
                 let value = match (&change.value, kept) {
                     (Some(value), _) => value.clone(),
                     (None, Some(record)) if record.secret == entry.secret => open(&known.ring, &record)?,
-                    // It is no longer the newest, and is read again.
+                    // The record is no longer the newest, and is read again.
                     (None, _) => return Ok(None),
                 };
                 let mut secret =

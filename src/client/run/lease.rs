@@ -15,7 +15,6 @@ use crate::steady::{Alarm, Moment};
 
 /// The command ends this long before the lease, to allow for delays of the scheduler and differences between two
 /// clocks.
-/// clocks.
 pub const MARGIN: Duration = Duration::from_secs(1);
 /// With a shorter TTL, no time would be left between asking a command to end and the end of the lease.
 pub const TTL_MIN: Duration = Duration::from_secs(5);

@@ -69,11 +69,11 @@ pub struct Parts {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LogOwner {
     Organization(Identifier),
-    /// Its deployment is on another node, which may request it.
+    /// The deployment is on another node, which may request the log.
     Foreign,
-    /// Its deployment cannot be read, and may be needed.
+    /// The deployment cannot be read, and the log may be needed.
     Unknown,
-    /// Its deployment is no longer kept.
+    /// The deployment is no longer kept.
     Nobody,
 }
 

@@ -16,7 +16,7 @@ pub struct Synced {
     pub registry: Arc<Registry>,
     pub previous_commit: Option<Commit>,
     pub added: Vec<StepKey>,
-    /// The same name and version with new content.
+    /// Steps with the same name and version, but new content.
     pub changed: Vec<StepKey>,
     pub removed: Vec<StepKey>,
 }

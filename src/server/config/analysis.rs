@@ -10,7 +10,7 @@ use domain::named::named_enum;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Analysis {
     pub engine: AnalysisEngine,
-    /// `None`: no model.
+    /// `None` if no model is configured.
     pub llm: Option<AnalysisLlm>,
 }
 

@@ -21,19 +21,19 @@ pub struct Cluster {
     pub engine: Engine,
     /// The name of this node.
     pub node: String,
-    /// The URL of this node for other nodes; `None`: the address it listens on.
+    /// The URL of this node for other nodes; `None` for the address it listens on.
     pub advertise: Option<String>,
     /// Authorities for the other nodes' certificates, instead of the system's.
     pub nodes_ca: Option<PathBuf>,
     /// The number of shards among which a new cluster divides its organizations.
     pub shards: NonZeroU16,
-    /// The most that the engine may hold.
+    /// The maximum size of the engine's data.
     pub quota_bytes: u64,
     /// A node's steps end after it has been unable to confirm its ownership for this long.
     pub step_lease: Duration,
-    /// The store of logs, which outlive their node there.
+    /// The store of logs, in which logs outlive their node.
     pub logs: Option<LogStore>,
-    /// The most that a node keeps of logs of shards that it does not own.
+    /// The maximum size of a node's copies of logs of shards that it does not own.
     pub foreign_log_bytes: u64,
 }
 
@@ -184,7 +184,7 @@ impl EngineSettings {
     }
 }
 
-/// One with a password is not taken from a file.
+/// A URL with a password is not accepted from a file.
 fn database_url() -> Kind<Option<SecretValue>> {
     let allowed = "a URL such as \"postgresql://user@host/name\", or \"\"; one with a password is taken from \
                    LOCKKEEPER_CLUSTER_POSTGRES alone";

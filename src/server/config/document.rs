@@ -57,7 +57,7 @@ impl Document {
         &self.path
     }
 
-    /// The directory of the file, which relative paths in the file start from.
+    /// The directory of the file: relative paths in the file start there.
     pub(super) fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
@@ -142,7 +142,7 @@ pub(super) fn type_of(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-/// The number if it is within its bounds, otherwise the actual value, which completes "got".
+/// The number if it is within its bounds; otherwise a text for the actual value, which completes "got".
 pub(super) fn whole_number(value: &DeValue<'_>, bounds: RangeInclusive<u32>) -> Result<u32, String> {
     let DeValue::Integer(integer) = value else {
         return Err(type_of(value).to_owned());

@@ -3,17 +3,17 @@
 use super::fault::{Fault, SourceLocation};
 use domain::nearest::nearest;
 
-/// The prefix of the names of our variables.
+/// The prefix of our variables' names.
 pub(super) const PREFIX: &str = "LOCKKEEPER_";
-/// Names the settings file if `--config` does not.
+/// The variable that names the settings file if `--config` does not.
 pub(super) const CONFIG_VARIABLE: &str = "LOCKKEEPER_CONFIG";
 
 /// One key of the settings.
 #[derive(Debug)]
 pub(super) struct Key {
-    /// Including the section: `http.drain_seconds`.
+    /// The name including the section, such as `http.drain_seconds`.
     pub(super) name: &'static str,
-    /// It is only taken from the environment.
+    /// Whether the key is only taken from the environment.
     pub(super) is_secret: bool,
 }
 
@@ -27,7 +27,7 @@ impl Key {
     }
 }
 
-/// `http.drain_seconds` is `LOCKKEEPER_HTTP_DRAIN_SECONDS`.
+/// The variable of a key: `LOCKKEEPER_HTTP_DRAIN_SECONDS` for `http.drain_seconds`.
 pub(super) fn variable(name: &str) -> String {
     format!("{PREFIX}{}", name.to_ascii_uppercase().replace('.', "_"))
 }

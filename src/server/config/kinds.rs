@@ -15,7 +15,7 @@ const URL_BYTES_MAX: usize = 2_048;
 
 type Parse<T> = Box<dyn Fn(&RawValue<'_>) -> Result<T, ValueError>>;
 
-/// The values that a setting takes.
+/// The allowed values of a setting.
 pub(super) struct Kind<T> {
     /// Completes "must be".
     pub(super) allowed: String,
@@ -40,7 +40,7 @@ impl<T: 'static> Kind<T> {
         Kind::new(allowed, move |value| parse(value).map(&convert))
     }
 
-    /// The same number, or "off".
+    /// The same values, or "off".
     pub(super) fn or_off(self) -> Kind<Option<T>> {
         let Self { allowed, parse } = self;
         Kind::new(format!("{allowed}, or \"off\""), move |value| {
@@ -63,7 +63,7 @@ pub(super) fn number(min: u32, max: u32) -> Kind<u32> {
     Kind::new(format!("an integer from {min} to {max}"), move |value| value.number(min, max))
 }
 
-/// A number of things in memory.
+/// A number of objects in memory.
 pub(super) fn count(min: u32, max: u32) -> Kind<usize> {
     number(min, max).map(|number| number as usize)
 }
@@ -88,7 +88,7 @@ pub(super) fn mebibytes(min: u32, max: u32) -> Kind<u64> {
     number(min, max).map(|mebibytes| u64::from(mebibytes) << 20)
 }
 
-/// In seconds, separated by commas in a variable.
+/// A list of delays in seconds, separated by commas in a variable.
 pub(super) fn delays(count: usize, min: u32, max: u32) -> Kind<Vec<Duration>> {
     let allowed = format!("a list of at most {count} integers from {min} to {max}");
     Kind::new(allowed, move |value| {
@@ -111,7 +111,7 @@ pub(super) fn choice<T: Copy + 'static, const N: usize>(all: [T; N], name: fn(T)
     })
 }
 
-/// At most `max` bytes; may be empty.
+/// A name of at most `max` bytes; may be empty.
 pub(super) fn name(max: usize) -> Kind<String> {
     Kind::text(format!("at most {max} visible ASCII characters without spaces"), move |text| {
         (text.len() <= max && text.bytes().all(|byte| byte.is_ascii_graphic())).then(|| text.to_owned())
@@ -164,7 +164,7 @@ pub(super) fn file() -> Kind<Option<PathBuf>> {
     )
 }
 
-/// Separated by colons in a variable.
+/// A list of absolute paths, separated by colons in a variable.
 pub(super) fn absolute_paths(max: usize) -> Kind<Vec<PathBuf>> {
     Kind::new(format!("a list of at most {max} absolute paths other than \"/\""), move |value| {
         value.list(b':', max, |entry| {
@@ -183,7 +183,7 @@ pub(super) fn program() -> Kind<PathBuf> {
     })
 }
 
-/// Refuses the parts that may contain a password, which could get into a log.
+/// Refuses URLs with parts that may contain a password, which could get into a log.
 pub(super) fn is_plain_url(text: &str) -> bool {
     text.len() <= URL_BYTES_MAX && !text.contains(['?', '#', '@']) && check_url(text).is_ok()
 }
@@ -194,7 +194,7 @@ pub(super) fn url() -> Kind<String> {
     })
 }
 
-/// Separated by commas in a variable.
+/// A list of URLs, separated by commas in a variable.
 pub(super) fn urls(max: usize) -> Kind<Vec<String>> {
     let allowed = format!("a list of at most {max} http or https URLs, with commas between them in a variable");
     Kind::new(allowed, move |value| {

@@ -100,16 +100,16 @@ pub(super) struct Layers<'a> {
     variables: &'a Variables,
     flags: &'a Flags,
     pub(super) findings: Findings,
-    /// Faults of several values together.
+    /// Faults that concern several values.
     conflicts: Vec<Fault>,
 }
 
-/// The findings besides values.
+/// The findings other than values.
 #[derive(Default)]
 pub(super) struct Findings {
-    /// In the order in which they were read.
+    /// The keys, in the order in which they were read.
     pub(super) keys: Vec<Key>,
-    /// In the order of the layers and, within a file, of its lines; then those of several values together.
+    /// In the order of the layers and, within a file, of its lines; then the conflicts between values.
     pub(super) faults: Vec<Fault>,
     pub(super) warnings: Vec<String>,
 }
@@ -163,12 +163,12 @@ impl<'a> Layers<'a> {
         self.all(name, kind, true).pop()
     }
 
-    /// Whether the operator has set it.
+    /// Whether the operator has set this key.
     pub(super) fn is_set(&self, name: &str) -> bool {
         self.raw(name).len() > 1
     }
 
-    /// The organization files, each with the location that names it. Each entry of the list has its own fault.
+    /// The organization files, each with the location of its entry in the settings. Each entry has its own fault.
     pub(super) fn organization_files(&mut self) -> Vec<(PathBuf, SourceLocation)> {
         const NAME: &str = "organizations";
         let kind = Kind::new(format!("a list of at most {ORGANIZATIONS_MAX} paths of files"), |value| {
@@ -234,18 +234,18 @@ impl<'a> Layers<'a> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
-    /// A fault of a value that contradicts others.
+    /// Reports a value that contradicts others.
     pub(super) fn conflict(&mut self, name: &str, message: impl Into<String>) {
         let fault = |value: &RawValue<'_>| Fault::new(value.location(), message.into());
         self.conflicts.extend(self.raw(name).last().map(fault));
     }
 
-    /// A fault of a variable that contradicts the settings.
+    /// Reports a variable that contradicts the settings.
     pub(super) fn variable_fault(&mut self, variable: &str, message: impl Into<String>) {
         self.conflicts.push(Fault::new(SourceLocation::Variable(variable.to_owned()), message.into()));
     }
 
-    /// A fault of a variable that other settings require. Left out if only a file is checked.
+    /// Reports a missing variable that other settings require. Does nothing if only a file is checked.
     pub(super) fn missing(&mut self, variable: &str, why: &str) {
         if self.purpose != Purpose::Check {
             self.variable_fault(variable, format!("is not set{why}"));

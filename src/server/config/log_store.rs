@@ -1,5 +1,5 @@
-//! Where the nodes of a cluster keep logs that outlive their node. For S3, the variables that all S3 clients know stand
-//! in for settings that are left out.
+//! Where the nodes of a cluster keep logs that outlive their node. For S3, the variables that all S3 clients know
+//! replace omitted settings.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use accounts::secrets::SecretValue;
 const KEY_ID: &str = "AWS_ACCESS_KEY_ID";
 const SECRET: &str = "AWS_SECRET_ACCESS_KEY";
 const SESSION_TOKEN: &str = "AWS_SESSION_TOKEN";
-/// The first one that is set applies.
+/// The first variable that is set applies.
 const REGIONS: [&str; 2] = ["AWS_REGION", "AWS_DEFAULT_REGION"];
 const ENDPOINTS: [&str; 2] = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"];
 /// The region that servers without regions expect.
@@ -42,7 +42,7 @@ pub struct S3Store {
     pub bucket: String,
     /// The prefix of all objects.
     pub prefix: String,
-    /// `None`: Amazon's.
+    /// `None` for Amazon's endpoint.
     pub endpoint: Option<String>,
     pub region: String,
     pub key_id: String,

@@ -67,7 +67,7 @@ pub fn load(
     load_for(Purpose::Command, flags, environment)
 }
 
-/// The same for a server: also checks the TLS files, which no other command needs.
+/// Loads the settings for a server: also checks the TLS files, which no other command needs.
 pub fn load_to_serve(
     flags: &Flags,
     environment: impl IntoIterator<Item = (impl Into<OsString>, impl Into<OsString>)>,

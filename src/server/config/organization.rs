@@ -27,9 +27,9 @@ const ENVIRONMENTS_MAX: usize = 100_000;
 named_enum! {
     /// The handling of pipelines and environments that the file declared earlier and no longer declares.
     pub enum Prune {
-        /// They stay, and are logged.
+        /// Both are kept, and logged.
         Report = "report",
-        /// They are removed; those that are held, after their release.
+        /// Both are removed; held environments, after their release.
         Apply = "apply",
     }
 }
@@ -126,7 +126,7 @@ pub(super) fn declares_one(table: &DeTable<'_>) -> bool {
     declares_one
 }
 
-/// All files that have no faults, each with the location that names it.
+/// All organizations whose files have no faults, each with its file.
 pub(super) fn read_all(files: Vec<(PathBuf, SourceLocation)>, faults: &mut Vec<Fault>) -> Vec<(PathBuf, Organization)> {
     let mut first_ids = HashMap::new();
     let mut organizations = Vec::with_capacity(files.len());

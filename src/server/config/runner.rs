@@ -7,14 +7,14 @@ use super::kinds::{Kind, absolute_paths, choice, count, kibibytes, mebibytes, nu
 use super::layers::section;
 use domain::named::named_enum;
 
-/// Enough for dozens of directories. Every step gets a copy.
+/// Enough for dozens of directories. Every step gets a copy of the search path.
 const SEARCH_PATH_MAX: usize = 4_096;
 /// Every step opens each of these paths.
 const PATHS_MAX: usize = 64;
 
 section! {
     pub struct Runner {
-        /// For all deployments together.
+        /// The limit for all deployments together.
         pub max_running_steps: usize = get("runner.max_running_steps", count(1, 256)),
         /// The time between SIGTERM and SIGKILL for a step.
         pub termination_grace: Duration = get("runner.termination_grace_seconds", seconds(0, 600)),
@@ -39,7 +39,7 @@ section! {
             get("runner.max_disk_per_organization_mb", mebibytes(1, 16_777_216).or_off()),
         /// With less free space, steps are ended and none start.
         pub min_free_bytes: Option<u64> = get("runner.min_free_mb", mebibytes(1, 1_048_576).or_off()),
-        /// Per second, for the steps of all organizations together; `None`: off.
+        /// The rate per second, for the steps of all organizations together; `None`: off.
         pub max_write_bytes: Option<u64> = get("runner.max_write_mb_per_second", mebibytes(1, 1_048_576).or_off()),
     }
 }
@@ -84,7 +84,7 @@ pub struct UserRange {
 impl UserRange {
     /// Lower ids belong to the system and root.
     const LOWEST: u32 = 1_000;
-    /// The kernel treats the last two numbers as "nobody" and "unchanged".
+    /// The kernel treats the two numbers above as "nobody" and "unchanged".
     const HIGHEST: u32 = u32::MAX - 2;
 
     fn kind() -> Kind<Self> {
@@ -93,7 +93,7 @@ impl UserRange {
         Kind::text(allowed, Self::parse)
     }
 
-    /// `first-last`.
+    /// Parses `first-last`.
     fn parse(text: &str) -> Option<Self> {
         let (first, last) = text.split_once('-')?;
         let range = Self { first: first.trim().parse().ok()?, last: last.trim().parse().ok()? };

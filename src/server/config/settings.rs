@@ -39,7 +39,7 @@ pub(super) static KEYS: LazyLock<Vec<Key>> = LazyLock::new(|| {
     findings.keys
 });
 
-/// The settings without the organizations, and the files that declare those, each with the location that names it.
+/// The settings without the organizations; and the organization files, each with the location of its entry.
 pub(super) fn read(
     purpose: Purpose,
     file: Option<&Document>,
@@ -58,18 +58,18 @@ pub struct Settings {
     /// HTTP threads; 0: one per core.
     pub workers: usize,
     pub bootstrap_token: Option<TokenText>,
-    /// `None`: use the key file in the data directory.
+    /// `None` to use the key file in the data directory.
     pub master_key: Option<MasterKey>,
     /// The next key, for a rotation.
     pub master_key_new: Option<MasterKey>,
-    /// `None`: off.
+    /// `None` for no limit.
     pub rate_limit: Option<RateLimit>,
     /// The URL of the server for browsers, if a proxy with TLS is in front of it: `https://host`.
     pub public_url: Option<String>,
     pub auth: Auth,
     pub log: Log,
     pub http: Http,
-    /// `None`: plain HTTP.
+    /// `None` for plain HTTP.
     pub tls: Option<Tls>,
     pub storage: Storage,
     pub environments: Environments,
@@ -80,11 +80,11 @@ pub struct Settings {
     pub webhooks: Webhooks,
     pub analysis: Analysis,
     pub git: Git,
-    /// `None`: one machine, with its data in the data directory.
+    /// `None` for a single machine, with its data in the data directory.
     pub cluster: Option<Cluster>,
     /// At least one, in the order of the settings.
     pub organizations: Vec<Organization>,
-    /// Whether `organizations` contains the embedded sample, because the settings name none.
+    /// Whether `organizations` contains the embedded sample, because the settings name no files.
     pub sample: bool,
 }
 
@@ -123,12 +123,12 @@ impl Settings {
         settings
     }
 
-    /// The keys or sections that differ in `new` and take effect at the next start. The log filter and what
-    /// organization files declare take effect immediately.
+    /// The keys or sections that differ in `new` and take effect at the next start. The log filter and the content of
+    /// organization files take effect immediately.
     pub fn changed_for_restart(&self, new: &Settings) -> Vec<&'static str> {
         macro_rules! changed {
             ($($field:ident)*) => {{
-                // Every field is named, so that none is forgotten.
+                // Names every field, so that none is forgotten.
                 let Settings { $($field: _,)* log: _, organizations: _, sample: _ } = self;
                 [$((stringify!($field), self.$field != new.$field)),*]
             }};
@@ -204,7 +204,7 @@ impl Auth {
 
 section! {
     pub struct Log {
-        /// Valid for `EnvFilter`.
+        /// A valid filter for `EnvFilter`.
         pub filter: String = get("log.filter", log_filter()),
         pub format: LogFormat = get("log.format", choice(LogFormat::ALL, LogFormat::as_str)),
     }
@@ -238,7 +238,7 @@ section! {
         pub write_timeout: Duration = get("http.write_timeout_seconds", seconds(1, 300)),
         pub keep_alive: Duration = get("http.keep_alive_seconds", seconds(1, 3_600)),
         pub drain: Duration = get("http.drain_seconds", seconds(0, 600)),
-        /// Per worker.
+        /// The limit per worker.
         pub max_connections: usize = get("http.max_connections", count(1, 1_000_000)),
         /// Whether the operator set this number.
         pub max_connections_given: bool = is_set("http.max_connections"),
@@ -254,7 +254,7 @@ section! {
         pub log_segment_bytes: u64 = get("storage.log_segment_mb", mebibytes(4, 1_024)),
         pub cache_bytes: u64 = get("storage.cache_mb", mebibytes(8, 65_536)),
         pub min_free_bytes: u64 = get("storage.min_free_mb", mebibytes(0, 1_048_576)),
-        /// For the logs of all deployments together.
+        /// The limit for the logs of all deployments together.
         pub deployment_log_bytes: u64 = get("storage.log_max_mb", mebibytes(16, 1_048_576)),
     }
 }
@@ -265,7 +265,7 @@ section! {
         pub idle: Duration = get("environments.idle_seconds", seconds(1, 86_400)),
         /// How many claims may wait, for all organizations together.
         pub max_waiting: usize = get("environments.max_waiting", count(10, 10_000_000)),
-        /// How many of them may belong to one token.
+        /// How many of these claims may belong to one token.
         pub max_waiting_per_token: usize = get("environments.max_waiting_per_token", count(1, 10_000_000)),
         /// How many requests may wait for one environment.
         pub mailbox: usize = get("environments.mailbox", count(16, 65_536)),
@@ -281,7 +281,7 @@ section! {
 
 section! {
     pub struct Events {
-        /// Per organization.
+        /// The limit per organization.
         pub max_events: u64 = get("events.max_events", number(1_000, 100_000_000).map(u64::from)),
         pub max_security_events: u64 = get("events.max_security_events", number(1_000, 10_000_000).map(u64::from)),
         pub max_security_age: Duration = get("events.max_security_age_days", days(1, 36_500)),
@@ -294,14 +294,14 @@ section! {
 }
 
 section! {
-    /// The destinations of connections for tenants.
+    /// The allowed destinations of connections made for tenants.
     pub struct Outbound {
-        /// In addition to public addresses.
+        /// Allowed in addition to public addresses.
         pub allow: Vec<Destination> = get("outbound.allow", destinations()),
     }
 }
 
-/// Separated by commas in a variable.
+/// A list of destinations, separated by commas in a variable.
 fn destinations() -> Kind<Vec<Destination>> {
     let allowed = format!(
         "a list of at most {DESTINATIONS_MAX} networks such as \"10.1.0.0/16\", addresses, host names, or names with a \
@@ -316,7 +316,7 @@ section! {
     pub struct Webhooks {
         /// Whether deliveries may go to any private address.
         pub allow_private: bool = get("webhooks.allow_private", flag()),
-        /// How long a receiver may take.
+        /// How long a receiver may take to respond.
         pub timeout: Duration = get("webhooks.timeout_seconds", seconds(1, 60)),
         /// The delays after failed attempts. The last delay is followed by one more attempt.
         pub retries: Vec<Duration> = get("webhooks.retry_seconds", delays(RETRIES_MAX, 0, 604_800)),
@@ -342,7 +342,7 @@ section! {
 pub enum FileUrls {
     Always,
     Never,
-    /// Only with the embedded sample organization, for trying the server.
+    /// Only with the embedded sample organization, for trying out the server.
     Sample,
 }
 

@@ -22,9 +22,9 @@ use domain::{CharClass, Identifier, Malformed, Role, TextRule};
 
 /// One role for each of many small teams.
 const ROLES_MAX: usize = 1_000;
-/// Enough for the standard scopes and some of the provider.
+/// Enough for the standard scopes and some of the provider's own.
 const SCOPES_MAX: usize = 20;
-/// For the name and the e-mail address.
+/// The scopes for the name and the e-mail address.
 const SCOPES_DEFAULT: [&str; 2] = ["profile", "email"];
 /// Longer than the secrets of providers. A wrong path (a device, an image) is refused early.
 const SECRET_BYTES_MAX: u64 = 1024;
@@ -113,7 +113,7 @@ pub(super) fn providers(
         };
         Some(provider(form, in_file.map_err(report).ok()?))
     };
-    // Reads all before the first failure ends it, so that every fault is reported.
+    // Reads all secrets before returning the first failure, so that every fault is reported.
     let read: Vec<_> = forms.into_iter().zip(tables).map(read).collect();
     read.into_iter().collect()
 }
@@ -142,7 +142,7 @@ fn provider(form: ProviderForm, in_file: Option<ClientSecret>) -> Provider {
     }
 }
 
-/// `Err` is the end of a sentence that names the file. The line break that editors add is not part of a secret.
+/// `Err` is the end of a sentence that names the file. Removes the line break that editors add at the end.
 fn read_secret(path: &Path) -> Result<ClientSecret, String> {
     let mut text = String::new();
     let read = File::open(path).and_then(|file| file.take(SECRET_BYTES_MAX + 1).read_to_string(&mut text));
@@ -193,7 +193,8 @@ form! {
     check check_rule;
 }
 
-/// Many issuers, such as GitHub's, are open to everybody: such a rule would admit all of them.
+/// Refuses a rule that matches everything: many issuers, such as GitHub's, are open to everybody, and all would be
+/// admitted.
 fn check_rule(object: &Object<'_>, form: Option<&RuleForm>, reader: &mut Reader) {
     if form.is_some_and(|form| form.claims.0.values().all(|ClaimPattern(pattern)| pattern.is_of_anything())) {
         let message = "must have at least one claim that is not just `*`: otherwise every job of this issuer matches";

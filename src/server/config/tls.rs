@@ -14,7 +14,7 @@ pub struct Tls {
     pub files: Files,
     /// An additional listener for plain HTTP, only for this machine.
     pub plain_listen: Option<SocketAddr>,
-    /// How long browsers remember to use TLS; zero: not sent.
+    /// How long browsers remember to use TLS; zero if the header is not sent.
     pub hsts: Duration,
 }
 

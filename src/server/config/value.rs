@@ -16,9 +16,9 @@ pub(super) enum RawValue<'a> {
     Text { location: SourceLocation, text: &'a OsStr },
 }
 
-/// Why a value is refused. It never repeats a text, which may be a misplaced token.
+/// Why a value is refused. Never quotes a text, which may be a misplaced token.
 pub(super) enum ValueError {
-    /// The kind of the setting explains it.
+    /// The value does not match the kind of the setting, which describes the allowed values.
     Mismatch,
     /// Completes "got".
     Got(String),
@@ -116,7 +116,7 @@ impl<'a> RawValue<'a> {
         })
     }
 
-    /// The entries of a list; in a text, `separator` stands between them. Spaces around a comma are left out.
+    /// The entries of a list; in a text, separated by `separator`. Spaces around a comma are removed.
     pub(super) fn entries(&self, separator: u8) -> Result<Vec<RawValue<'a>>, ValueError> {
         match self {
             Self::InFile { document, value } => {

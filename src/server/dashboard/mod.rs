@@ -1,5 +1,5 @@
 //! The dashboard's files, embedded in the program: one page, its styles and scripts, each with its media type, and one
-//! version for all of them. They are served elsewhere.
+//! version for all of them. `http` serves them.
 
 use std::sync::LazyLock;
 
@@ -8,14 +8,15 @@ use sha2::{Digest, Sha256};
 
 use domain::Hex;
 
-/// Includes every file below `web`, so new files need no line here.
+/// Includes every file below `web`, so new files need no change here.
 static WEB: Dir<'static> = include_dir!("$CARGO_MANIFEST_DIR/dashboard/web");
 
-/// The page at every address of the dashboard. It names the version of the other files, so it is not one of them.
+/// The page at every address of the dashboard. It contains the version of the other files, so it is not one of the
+/// assets.
 const SHELL: &str = "index.html";
 /// The placeholder for the version in the page.
 const VERSION_MARK: &str = "{{version}}";
-/// Of the hash's 64 hexadecimal digits: enough that no two builds share a version by chance.
+/// How many of the hash's 64 hexadecimal digits: enough that no two builds share a version by chance.
 const VERSION_DIGITS: usize = 16;
 
 pub struct Asset {
@@ -82,9 +83,10 @@ mod tests {
 
     use super::*;
 
-    /// What a browser loads for the board, so that it appears quickly even over a slow connection.
+    /// The limit for the files that a browser loads for the board, so that it appears quickly even over a slow
+    /// connection.
     const BOARD_BYTES_MAX: usize = 120 * 1024;
-    /// All files together. Browsers load the other pages when they are opened.
+    /// The limit for all files together. Browsers load the other pages when they are opened.
     const BYTES_MAX: usize = 290 * 1024;
 
     #[test]

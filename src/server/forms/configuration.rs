@@ -14,18 +14,18 @@ pub type Variables = Map<VariableName, VariableValue, VARIABLES_MAX>;
 type QueueLength = Integer<0, { QUEUE_LENGTH_MAX as i64 }>;
 
 form! {
-    /// The whole configuration: what is left out has its default. May also be sent as the only field `configuration` of
-    /// an object, as it stands in the environment.
+    /// The whole configuration: fields that are left out get their defaults. May also be sent as the field
+    /// `configuration` of an object without other fields, as in the response for an environment.
     #[schema("examples": [{ "description": "For trying the API", "labels": { "size": "small" }, "defaultTtlSeconds": 900 }])]
     pub struct ConfigurationForm as "ConfigurationRequest" {
-        /// For people.
+        /// A description for people.
         optional description: Description,
-        /// For listing environments and for claiming any of them.
+        /// Labels for listing environments and for claiming any of them.
         #[schema("examples": [{ "size": "large" }])]
         optional labels: Labels,
         /// Whether a claim that names a commit also deploys it.
         optional(true) deploy_on_claim: bool,
-        /// The TTL of a session that asks for none; without it, such a session does not expire.
+        /// The TTL of a session whose claim gives none; without a default, such a session does not expire.
         #[schema("examples": [900])]
         nullable default_ttl_seconds: Seconds,
         /// The longest TTL that a session may have.
@@ -37,14 +37,14 @@ form! {
         /// How many sessions may wait for the lock.
         #[schema("examples": [50])]
         optional(QueueLength::new(Configuration::MAX_QUEUE_LENGTH as i64)) max_queue_length: QueueLength,
-        /// The least role that may take the lock from its holder.
+        /// The lowest role that may take the lock from its holder.
         optional(Role::Developer) force_claim_role: Role,
-        /// Deployed after a release or an expiry, before anybody else gets the environment; if that fails, the
-        /// environment is disabled.
+        /// What is deployed after a release or an expiry, before the next session gets the environment; if that fails,
+        /// the environment is disabled.
         nullable on_release: OnReleaseForm,
         /// A disabled environment is not handed out; its holder may finish.
         optional(false) disabled: bool,
-        /// For the steps of deployments.
+        /// Variables for the steps of deployments.
         #[schema("examples": [{ "TIER": "review" }])]
         optional variables: Variables,
     }
@@ -52,9 +52,9 @@ form! {
 }
 
 form! {
-    /// What puts an environment in order again after a release.
+    /// How an environment is reset after a release.
     pub struct OnReleaseForm as "OnReleaseRequest" {
-        /// Deployed like any other.
+        /// The commit, which is deployed like any other.
         #[schema("examples": ["main"])]
         required commit_id: CommitId,
     }
@@ -94,7 +94,7 @@ impl ConfigurationForm {
     }
 }
 
-/// The name of an environment. In the paths of the API `sessions` stands for any environment.
+/// The name of an environment. In the API's paths, `sessions` is reserved: it stands for any environment.
 pub struct EnvironmentName(pub Identifier);
 
 texts! {
@@ -114,12 +114,12 @@ form! {
     /// A new member.
     #[schema("examples": [{ "name": "example", "role": "viewer", "email": "example@acme.example" }])]
     pub struct MemberForm as "MemberRequest" {
-        /// Unique in the organization.
+        /// The member's name, unique in the organization.
         #[schema("examples": ["ana"])]
         required name: Identifier,
         /// What the member may do.
         required role: Role,
-        /// Where to reach them, for people; the server sends nothing.
+        /// The member's address, for people; the server sends nothing to it.
         nullable email: Email,
     }
     unique name;

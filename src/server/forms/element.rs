@@ -16,7 +16,7 @@ const USUAL_FIELDS: usize = 8;
 /// One value of the tree.
 #[derive(Debug)]
 pub struct Element<'a> {
-    /// Its start in its file, in bytes; 0 in a request body.
+    /// The start of the value in its file, in bytes; 0 in a request body.
     pub at: usize,
     pub content: Content<'a>,
 }
@@ -96,7 +96,7 @@ impl<'e> Object<'e> {
         Some(text)
     }
 
-    /// Where the field begins, or the object if the field is missing.
+    /// The start of the field, or of the object if the field is missing.
     pub fn at_of(&self, name: &str) -> usize {
         self.get(name).map_or(self.at, |element| element.at)
     }
@@ -221,7 +221,7 @@ pub(super) fn camel_case(name: &str) -> String {
     camel
 }
 
-/// Compares without allocating: every field of every request is compared.
+/// Whether `written` is `name` in camelCase. Does not allocate: every field of every request is compared.
 fn is_camel_case_of(written: &str, name: &str) -> bool {
     let mut written = written.bytes();
     let mut name = name.bytes();

@@ -33,7 +33,7 @@ pub(crate) use types::{choices, named_choices, new_texts, url_schema};
 // Used by the `texts` macro.
 pub use domain::Malformed;
 
-/// Makes a struct a form. Each field is one of
+/// Turns a struct into a form. Each field is one of
 /// - `required`,
 /// - `optional`: may be omitted, an `Option`; or has the default given in parentheses,
 /// - `nullable`: may be omitted or null, an `Option`; or has the default given in parentheses,
@@ -45,7 +45,7 @@ pub use domain::Malformed;
 /// - `one_of`: fields of which exactly one is given, each with the fields that require it;
 /// - `any_of`: fields of which at least one is given;
 /// - `unique`: the field that must be unique within a list, and its default;
-/// - `check`: a check that involves more than one field. It also runs if a field has a fault, then without the form.
+/// - `check`: a check that involves more than one field. If a field has a fault, the check runs without the form.
 #[macro_export]
 macro_rules! form {
     (

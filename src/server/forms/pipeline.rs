@@ -29,45 +29,45 @@ type Status = Integer<{ *STATUSES.start() as i64 }, { *STATUSES.end() as i64 }>;
 pub type InputValues = Map<VariableName, InputValue, INPUTS_MAX>;
 
 form! {
-    /// The whole pipeline: what is left out has its default. The texts of its stages and variables have at most 61440
-    /// bytes together.
+    /// The whole pipeline: fields that are left out get their defaults. The texts of its stages and variables have at
+    /// most 61440 bytes together.
     #[schema("examples": [{ "name": "Example", "stages": [{ "name": "build", "steps": [{ "run": ["echo", "hello"] }] }] }])]
     pub struct PipelineForm as "PipelineRequest" {
-        /// For people; the id if left out.
+        /// The name for people; the id if left out.
         #[schema("examples": ["Web shop"])]
         optional name: Name,
         /// A short name for links; the id if left out.
         #[schema("examples": ["web"])]
         optional slug: Identifier,
-        /// They run in this order. Without stages, a deployment succeeds at once.
+        /// The stages, in the order in which they run. Without stages, a deployment succeeds immediately.
         #[schema("examples": [[{ "name": "build", "steps": [{ "run": ["echo", "hello"] }] }]])]
         optional(List::default()) stages: List<StageForm, 0, STAGES_MAX>,
-        /// For all steps; an environment's own variables win over them.
+        /// Variables for all steps; an environment's own variables take precedence.
         #[schema("examples": [{ "SHOP_PORT": "8443" }])]
         optional variables: Variables,
-        /// Whether people may approve what they triggered themselves.
+        /// Whether members may approve what they triggered themselves.
         optional(true) self_approval: bool,
-        /// Where its code is, for fixes of failed deployments.
+        /// The repository with the code, for fixes of failed deployments.
         nullable repository: RepositoryForm,
     }
     check check_pipeline;
 }
 
 form! {
-    /// A stage: steps that run one after the other.
+    /// A stage: steps that run one after another.
     pub struct StageForm as "StageRequest" {
-        /// Unique in its pipeline.
+        /// The stage's name, unique in its pipeline.
         #[schema("examples": ["build"])]
         required name: Identifier,
-        /// `always`: each time, somebody has to approve before it starts.
+        /// `always`: every attempt of the stage needs an approval before it starts.
         optional(ApprovalRule::Never) approval: ApprovalRule,
-        /// For all its steps together.
+        /// The time limit for all steps of the stage together.
         #[schema("examples": [600])]
         optional(TimeoutSeconds::new(TIMEOUT_SECONDS_DEFAULT as i64)) timeout_seconds: TimeoutSeconds,
-        /// Whether it can be run again from its first step without harm: then a stage that a crash of the server cut
-        /// off is started again automatically.
+        /// Whether the stage can safely be run again from its first step: if so, it is restarted automatically after a
+        /// crash of the server interrupted it.
         optional(false) idempotent: bool,
-        /// They run in this order; the first that fails ends the stage.
+        /// The steps, in the order in which they run; the first that fails ends the stage.
         required steps: List<StepForm, 1, STEPS_MAX>,
     }
     unique name;
@@ -76,17 +76,17 @@ form! {
 form! {
     /// A step: a program, a request, or a step of a registry.
     pub struct StepForm as "StepRequest" {
-        /// Unique in its stage. If left out: `step-1`, `step-2`, … by its position.
+        /// The step's name, unique in its stage. If left out: `step-1`, `step-2`, … by its position.
         #[schema("examples": ["compile"])]
         optional name: Identifier,
-        /// A program and its arguments; no shell, unless it is one. An argument has at most 32768 bytes.
+        /// A program and its arguments; no shell, unless the program is one. An argument has at most 32768 bytes.
         optional run: Command,
-        /// A request to make.
+        /// An HTTP request to make.
         optional http: HttpForm,
-        /// A step of a registry: `registry/step@version`. It must exist when the pipeline is saved, and is looked up
-        /// when a deployment starts.
+        /// A step of a registry: `registry/step@version`. The step must exist when the pipeline is saved, and is looked
+        /// up when a deployment starts.
         optional uses: StepReference,
-        /// The inputs of the step, by their names and types. Nothing is substituted in them.
+        /// The inputs of the registry's step: values by name, of the input's type. Nothing is substituted in them.
         #[schema("examples": [{ "TARGET": "all", "STRICT": true }])]
         optional with: InputValues,
     }
@@ -96,19 +96,19 @@ form! {
 }
 
 form! {
-    /// A request that a step makes.
+    /// An HTTP request that a step makes.
     pub struct HttpForm as "HttpCallRequest" {
-        /// If left out: POST with a `body`, GET without.
+        /// The method. If left out: POST with a `body`, GET without.
         #[schema("examples": ["POST"])]
         optional method: Method,
-        /// Its host must have a public address, or one that the operator allows (`outbound.allow`), or the step fails.
-        /// Redirects are not followed.
+        /// The URL. Its host must have a public address, or one that the operator allows (`outbound.allow`); otherwise
+        /// the step fails. Redirects are not followed.
         #[schema("examples": ["https://deploy.example/hooks/shop"])]
         required url: Url,
-        /// Sent with it.
+        /// Headers of the request.
         #[schema("examples": [{ "X-Tier": "review" }])]
         optional headers: Map<HeaderName, HeaderValue, HEADERS_MAX>,
-        /// At most 32768 bytes.
+        /// The body of the request, at most 32768 bytes.
         #[schema("examples": ["tested"])]
         nullable body: HttpBody,
         /// The statuses that count as success, one or several; any 2xx if left out or empty.
@@ -118,21 +118,22 @@ form! {
 }
 
 form! {
-    /// Where the code is that a pipeline deploys.
+    /// The repository with the code that a pipeline deploys.
     pub struct RepositoryForm as "RepositoryRequest" {
-        /// `github` if pull requests can be opened there.
+        /// `github` if pull requests can be opened on the server.
         required provider: Provider,
-        /// Its host must have a public address, or one that the operator allows (`outbound.allow`).
+        /// The repository's URL. Its host must have a public address, or one that the operator allows
+        /// (`outbound.allow`).
         #[schema("examples": ["https://git.example/shop.git"])]
         required url: RepositoryUrl,
-        /// Into which fixes are to be merged.
+        /// The branch that fixes are merged into.
         #[schema("examples": ["main"])]
         optional(Branch(default_branch())) default_branch: Branch,
-        /// The secret, of the pipeline or the organization, with the token that lets Lockkeeper push branches and open
-        /// pull requests.
+        /// The name of the secret, of the pipeline or the organization, that contains a token for pushing branches and
+        /// opening pull requests.
         #[schema("examples": ["GIT_TOKEN"])]
         nullable credential: VariableName,
-        /// The API of a GitHub server of your own. If left out: `/api/v3` of the host of `url`, or api.github.com for
+        /// The API's URL for your own GitHub server. If left out: `/api/v3` on the host of `url`, or api.github.com for
         /// github.com.
         #[schema("examples": ["https://github.example/api/v3"])]
         nullable api_url: ApiUrl,
@@ -158,7 +159,7 @@ choices! {
     Provider as "RepositoryProvider": "What serves a repository: any git server, or GitHub with its API.";
 }
 
-/// A program and its arguments; no shell, unless it is one. An argument has at most 32768 bytes.
+/// A program and its arguments; no shell, unless the program is one. An argument has at most 32768 bytes.
 #[derive(Clone)]
 pub struct Command(Vec<Arc<str>>);
 
@@ -256,7 +257,7 @@ impl StageForm {
 }
 
 impl StepForm {
-    /// `None` if it defines no action, which is refused.
+    /// `None` if the form defines no action, which is refused.
     fn step(&self, index: usize) -> Option<Step> {
         let name = self.name.clone().unwrap_or_else(|| step_name(index));
         let uses = || self.used().map(|used| Action::Uses(Box::new(used)));
@@ -301,20 +302,21 @@ impl RepositoryForm {
 form! {
     /// A step that pipelines can use.
     pub struct RegistryStepForm as "RegistryStepRequest" {
-        /// With its version unique in the registry.
+        /// The step's name, unique in the registry together with its version.
         #[schema("examples": ["build"])]
         required name: Identifier,
-        /// Any name that tells it from the others.
+        /// The step's version: any name that differs from the other versions.
         #[schema("examples": ["1.2.0"])]
         required version: Identifier,
-        /// For people.
+        /// A description for people.
         nullable description: Description,
-        /// The step finds them in variables of their names, over those of its pipeline.
+        /// The step's inputs. Each is passed in a variable of the same name, which takes precedence over the
+        /// pipeline's.
         #[schema("examples": [{ "WHOM": { "type": "string", "default": "world" } }])]
         optional inputs: Map<VariableName, InputForm, INPUTS_MAX>,
-        /// A program and its arguments; no shell, unless it is one. An argument has at most 32768 bytes.
+        /// A program and its arguments; no shell, unless the program is one. An argument has at most 32768 bytes.
         optional run: Command,
-        /// A request to make.
+        /// An HTTP request to make.
         optional http: HttpForm,
     }
     one_of [run] [http];
@@ -323,11 +325,11 @@ form! {
 form! {
     /// An input of a step.
     pub struct InputForm as "StepInputRequest" {
-        /// What its values are.
+        /// The type of the input's values.
         required r#type: InputKind,
-        /// Whether a pipeline has to give it.
+        /// Whether a pipeline has to give a value.
         optional(false) required: bool,
-        /// Of its type. Not for one that is required.
+        /// The default value, of the input's type. Not allowed for a required input.
         #[schema("examples": ["world"])]
         nullable default: InputValue,
     }
@@ -346,7 +348,7 @@ fn check_input(object: &Object<'_>, form: Option<&InputForm>, reader: &mut Reade
 }
 
 impl RegistryStepForm {
-    /// `None` if it defines no action, which is refused.
+    /// `None` if the form defines no action, which is refused.
     pub fn step(&self) -> Option<RegistryStep> {
         let inputs = self.inputs.iter().flat_map(|inputs| &inputs.0);
         let input =

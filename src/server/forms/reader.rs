@@ -14,13 +14,13 @@ const USUAL_DEPTH: usize = 4;
 /// A fault of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldFault {
-    /// From the root: `stages[1].steps[0].run`.
+    /// The path from the root, such as `stages[1].steps[0].run`.
     pub field: String,
-    /// Its start in its file, in bytes.
+    /// The start of the faulty element in its file, in bytes.
     pub at: usize,
     /// The end of a sentence that begins with the field.
     pub message: String,
-    /// If a name is not unique: where it was used first.
+    /// If a name is not unique: where it was first used.
     pub first_at: Option<usize>,
 }
 
@@ -40,7 +40,7 @@ pub(super) enum Segment {
     Index(usize),
 }
 
-/// The field of an entry of a list that must be unique, and its value.
+/// Returns the field that must be unique among the entries of a list, and the field's value in one entry.
 type UniqueName = fn(&Object<'_>, usize) -> Option<(&'static str, String)>;
 
 impl Reader {
@@ -58,7 +58,7 @@ impl Reader {
         self.uses.push((field, used));
     }
 
-    /// The used registry steps with the fields that use them; the caller looks them up in the registries.
+    /// Returns the used registry steps with the fields that use them; the caller checks them against the registries.
     pub fn take_uses(&mut self) -> Vec<(String, Use)> {
         std::mem::take(&mut self.uses)
     }
@@ -157,7 +157,7 @@ impl Reader {
         self.within(Segment::Key(key.to_owned()), |reader| reader.fault(at, message));
     }
 
-    /// Exactly one of these mutually exclusive groups must be given. The first field of a group identifies it; the
+    /// Requires exactly one of these mutually exclusive groups. The first field of a group identifies the group; the
     /// others require the first.
     pub fn check_one_of(&mut self, object: &Object<'_>, groups: &[&[&'static str]]) {
         let quoted = |names: &[&'static str]| {
@@ -224,7 +224,8 @@ impl Reader {
         value
     }
 
-    /// The path of the current element. In a file the line shows which table of an array it is.
+    /// The path of the current element. A path in a file has no indexes of array tables: the line shows which table it
+    /// is.
     fn field(&self) -> String {
         let mut field = String::new();
         for (place, segment) in self.path.iter().enumerate() {

@@ -18,7 +18,7 @@ pub struct ObjectSchema<'s> {
 }
 
 impl Schemas {
-    /// Enters a schema and returns a reference to it.
+    /// Adds a schema and returns a reference to it.
     pub fn named(&mut self, name: &str, schema: Value) -> Value {
         self.0.insert(name.to_owned(), schema);
         reference(name)
@@ -37,7 +37,7 @@ impl<'s> ObjectSchema<'s> {
 
     pub(super) fn add(&mut self, name: &str, mut schema: Value, doc: &[&str], extra: Value) {
         if let (Some(schema), Value::Object(mut extra)) = (schema.as_object_mut(), extra) {
-            // As text, since generators treat a field with a `default` as one that every request must have.
+            // The default goes into the text: generators treat a field with a `default` as present in every request.
             let default = extra.remove("default").map(|default| format!("Default: `{default}`."));
             schema.extend(extra);
             let doc: Vec<_> = doc.iter().copied().chain(default.as_deref()).collect();

@@ -18,16 +18,16 @@ pub type Labels = Map<Identifier, LabelValue, LABELS_MAX>;
 type FencingToken = Integer<0, { i64::MAX }>;
 
 form! {
-    /// What every claim asks for, forced or not.
+    /// The options of every claim, forced or not.
     #[schema("examples": [{ "commitId": "c0ffee1", "context": "trying the API", "ttlSeconds": 60 }])]
     pub struct ForceClaimForm as "ForceClaimRequest" {
-        /// Deployed at once, if the environment deploys on claim.
+        /// The commit. Deployed immediately if the environment deploys on claim.
         nullable commit_id: CommitId,
-        /// Why, for others who find the environment taken.
+        /// The reason, for others who find the environment taken.
         nullable context: Context,
         /// The session expires this long after its last activity: claim, heartbeat, deploy. At most the environment's
-        /// `maxTtlSeconds`; its `defaultTtlSeconds` if left out. With neither, and without `maxHoldSeconds` of the
-        /// environment, the lock never expires on its own, and `warning` of the session says so.
+        /// `maxTtlSeconds`; its `defaultTtlSeconds` if left out. Without either, and without the environment's
+        /// `maxHoldSeconds`, the lock never expires on its own, and the session's `warning` says so.
         #[schema("examples": [900])]
         nullable ttl_seconds: Seconds,
     }
@@ -41,9 +41,10 @@ form! {
         /// How long to wait for the lock if it is taken.
         #[schema("examples": [30])]
         nullable wait_seconds: WaitSeconds,
-        /// Answers 202 with a queued session if the lock is taken, after `waitSeconds` if that is given too.
+        /// Whether to answer 202 with a queued session if the lock is taken (after `waitSeconds`, if that is given
+        /// too).
         nullable(false) queue: bool,
-        /// Higher priorities go first. Above 0 needs a maintainer.
+        /// The priority in the queue: higher ones go first. Above 0 needs a maintainer.
         #[schema("examples": [0])]
         nullable(Priority::default()) priority: Priority,
     }
@@ -54,7 +55,7 @@ form! {
     #[schema("examples": [{ "labels": { "size": "large" }, "context": "trying the API", "ttlSeconds": 60 }])]
     pub struct ClaimAnyForm as "ClaimAnyRequest" {
         flatten claim: ClaimForm,
-        /// The environment must have all of them; if there are none, any environment will do.
+        /// Labels that the environment must have; if there are none, any environment will do.
         #[schema("examples": [{ "size": "large" }])]
         optional labels: Labels,
     }
@@ -64,22 +65,22 @@ form! {
     /// What to deploy.
     #[schema("examples": [{ "commitId": "c0ffee1" }])]
     pub struct DeployForm as "DeployRequest" {
-        /// Passed to the steps as `LOCKKEEPER_COMMIT`.
+        /// The commit, which steps get as `LOCKKEEPER_COMMIT`.
         required commit_id: CommitId,
-        /// How long to wait for the end: 200 if it comes in time.
+        /// How long to wait for the deployment to end: the answer is 200 if it ends in time.
         #[schema("examples": [30])]
         nullable wait_seconds: WaitSeconds,
-        /// The token the caller believes to have; another one than the session's is refused.
+        /// The caller's fencing token. Refused if it differs from the session's.
         #[schema("examples": [42])]
         nullable fencing_token: FencingToken,
     }
 }
 
 form! {
-    /// May be empty: the path names the session.
+    /// A heartbeat. May be empty: the path names the session.
     #[schema("examples": [{}])]
     pub struct HeartbeatForm as "HeartbeatRequest" {
-        /// The token the caller believes to have; another one than the session's is refused.
+        /// The caller's fencing token. Refused if it differs from the session's.
         #[schema("examples": [42])]
         nullable fencing_token: FencingToken,
     }

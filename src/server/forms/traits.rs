@@ -8,13 +8,13 @@ use super::schema::{ObjectSchema, Schemas, or_null, reference};
 
 /// A value that is read from an element.
 pub trait Form: Sized {
-    /// `None` if it reported a fault.
+    /// `None` if the value was faulty; the fault has been reported.
     fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self>;
 
-    /// Its JSON schema. Named schemas are entered into `schemas` and referenced.
+    /// The JSON schema of the value. Named schemas are added to `schemas` and referenced.
     fn schema(schemas: &mut Schemas) -> Value;
 
-    /// The field that must be unique within a list of these, and its value.
+    /// The field that must be unique among the entries of a list, and the field's value in this entry.
     fn unique_name(_object: &Object<'_>, _index: usize) -> Option<(&'static str, String)> {
         None
     }
@@ -42,7 +42,7 @@ pub trait ObjectForm: Sized {
 
     fn read_fields(object: &Object<'_>, reader: &mut Reader) -> Option<Self>;
 
-    /// Checks that involve more than one field. Called without the form if a field has a fault.
+    /// Checks that involve more than one field. If a field has a fault, `_form` is `None`.
     fn check(_object: &Object<'_>, _form: Option<&Self>, _reader: &mut Reader) {}
 
     fn describe(schema: &mut ObjectSchema<'_>);
@@ -57,7 +57,7 @@ impl Reader {
         form
     }
 
-    /// Reads the fields of a form from an object that may have others.
+    /// Reads the fields of a form from an object that may have other fields.
     pub fn fields<T: ObjectForm>(&mut self, object: &Object<'_>) -> Option<T> {
         let form = T::read_fields(object, self);
         T::check(object, form.as_ref(), self);
@@ -72,12 +72,12 @@ impl Reader {
         value
     }
 
-    /// A field that may be omitted or null. The outer `None` means that it has a fault.
+    /// A field that may be omitted or null. The outer `None` means that the field has a fault.
     pub fn nullable<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<Option<T>> {
         if object.get(name).is_some_and(Element::is_null) { Some(None) } else { self.optional(object, name) }
     }
 
-    /// A field that may be omitted. The outer `None` means that it has a fault.
+    /// A field that may be omitted. The outer `None` means that the field has a fault.
     pub fn optional<T: Form>(&mut self, object: &Object<'_>, name: &'static str) -> Option<Option<T>> {
         let Some(element) = object.get(name) else { return Some(None) };
         self.within(Segment::Field(name), |reader| T::read(element, reader)).map(Some)
@@ -108,7 +108,7 @@ impl Schemas {
                 let schema = object.finish(Some(name), doc);
                 self.named(name, schema)
             }
-            // The comment of an unnamed form is for readers of the code: the field that uses it has its own.
+            // The comment of an unnamed form is for readers of the code: the field with the form has its own comment.
             None => object.finish(None, &[]),
         }
     }

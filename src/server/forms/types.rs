@@ -105,7 +105,7 @@ pub fn rule_schema(rule: &TextRule) -> Value {
     Value::Object(schema)
 }
 
-/// Adds an example, which is also shown where the text appears alone, such as in a path.
+/// Adds an example, which is also shown where the text appears on its own, such as in a path.
 pub fn example_of(mut schema: Value, example: &str) -> Value {
     schema["examples"] = json!([example]);
     schema
@@ -234,7 +234,7 @@ macro_rules! named_choices {
 
 pub(crate) use named_choices;
 
-/// Also implements `Form`, for enums that requests contain.
+/// Implements `Choice` and `Form`, for enums that requests contain.
 macro_rules! choices {
     ($($type:ty as $name:literal: $description:literal;)*) => {
         $crate::forms::named_choices! { $($type as $name: $description;)* }

@@ -26,7 +26,7 @@ use shares::Permit;
 pub struct Access {
     pub node: PerThread<Node>,
     pub realm: PerThread<Realm>,
-    /// As of the last check.
+    /// The caller as of the last check.
     pub caller: Caller,
     permission: Permission,
     request: RequestId,
@@ -44,7 +44,7 @@ impl Access {
         Ok(access)
     }
 
-    /// For paths without an organization, which means the caller's own. Does not check the role.
+    /// For paths without an organization, which refer to the caller's own. Does not check the role.
     pub fn to_own_organization(call: &Call, permission: Permission) -> Result<Self, Problem> {
         let App { node, realm, encrypted: _ } = call.app.clone();
         let caller = authenticate(call, &realm)?;
@@ -63,7 +63,7 @@ impl Access {
         Ok(())
     }
 
-    /// The same for a request that no longer needs the role, or streams its response.
+    /// Like [`Access::renew`], for a request that no longer needs the role, or streams its response.
     pub fn check_again(&self) -> Result<(), Problem> {
         if self.is_current() { Ok(()) } else { self.caller_now().map(|_| ()) }
     }
@@ -109,8 +109,8 @@ impl Access {
         tokio::time::sleep(left.min(EXPIRY_CHECKED_EVERY)).await;
     }
 
-    /// Reads a list of the caller's organization when it is its turn. Checks access again afterwards, since this may
-    /// take a while.
+    /// Reads a list of the caller's organization when it is its turn. Then checks access again, since the wait may be
+    /// long.
     pub async fn read_list<T: Send + 'static, E: Send + 'static>(
         &self,
         read: impl FnOnce() -> Result<T, E> + Send + 'static,
@@ -190,7 +190,7 @@ fn authenticate(call: &Call, realm: &Realm) -> Result<Caller, Problem> {
     })
 }
 
-/// `why` completes "the token", for unusual mistakes.
+/// A problem for a malformed header. For unusual mistakes, `why` completes "the token".
 fn mistaken(header: &[u8], why: &str) -> Problem {
     let mistake = mistake(header).unwrap_or_else(|| format!("the token {why}"));
     Problem::unauthenticated(Code::InvalidToken, format!("{mistake}; {HOW_TO_SEND}"))
@@ -248,7 +248,7 @@ const OTHER_SCHEMES: [&str; 8] = ["Basic", "Token", "Digest", "ApiKey", "Key", "
 const PLACEHOLDERS: [&str; 9] =
     ["token", "api_token", "api-token", "your_token", "your-token", "your_api_token", "mytoken", "xxx", "changeme"];
 
-/// The token after `Bearer`; it may be malformed.
+/// The token after `Bearer`, well-formed or not.
 pub fn bearer(header: &[u8]) -> Option<&str> {
     let (scheme, token) = header.split_at_checked(BEARER.len())?;
     let token = token.strip_prefix(b" ").filter(|_| scheme.eq_ignore_ascii_case(BEARER))?;
@@ -273,7 +273,7 @@ pub fn mistake(header: &[u8]) -> Option<String> {
         "" => "the header `Authorization` is empty, perhaps like the variable that should hold the token",
         _ if scheme.eq_ignore_ascii_case("authorization:") => "the name of the header is a part of its value",
         _ if is_bearer_and_more => "after `Bearer` comes a space, and nothing else before the token",
-        // An unknown scheme with a parameter.
+        // Another scheme with a parameter.
         _ if !token.is_empty() && !text.starts_with("lk_") => return None,
         _ => match mistake_in_token(text) {
             Some(mistake) => mistake,

@@ -12,10 +12,10 @@ use locks::idempotency::StoredAnswer;
 /// A handler's outcome.
 pub type Answered = Result<Response, EarlyReturn>;
 
-/// The end of a request that is not executed completely.
+/// Why a handler ends without executing the request completely.
 pub enum EarlyReturn {
     Problem(Problem),
-    /// Executed earlier, under the same `Idempotency-Key`.
+    /// The request was executed earlier, under the same `Idempotency-Key`.
     Replay(Box<StoredAnswer>),
 }
 
@@ -53,7 +53,7 @@ pub fn rendered<T: Serialize>(body: &T) -> Vec<u8> {
     write(body, spare_buffer::take())
 }
 
-/// JSON for other purposes.
+/// JSON for other purposes, in a new buffer.
 pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
     write(body, Vec::with_capacity(spare_buffer::USUAL_BYTES))
 }

@@ -11,7 +11,7 @@ use super::state::{Node, Realm, Shards};
 use cluster::peers::PeerClient;
 use http1::{Incoming, Request};
 
-/// Most handlers need a realm; those of [`Front`](super::state::Front) do not.
+/// Most handlers need a realm; handlers with a [`Front`](super::state::Front) do not.
 pub struct Call<A = App> {
     pub app: A,
     pub request: Request,
@@ -29,7 +29,7 @@ impl<A> Call<A> {
         segment(&self.request, &self.parameters, name).unwrap_or_default()
     }
 
-    /// The id in the path. Text that is not an id counts as not found.
+    /// The id in the path. Text that is not an id counts as a missing record.
     pub fn id<T: FromStr>(&self, name: &str, missing: Code) -> Result<T, Problem> {
         self.segment(name).parse().map_err(|_| missing.into())
     }
@@ -49,7 +49,7 @@ pub type PerThread<T> = Rc<Arc<T>>;
 pub struct Front {
     pub node: PerThread<Node>,
     pub realms: Realms,
-    /// Whether its requests came over TLS.
+    /// Whether the requests came over TLS.
     pub encrypted: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct Front {
 pub enum Realms {
     /// The whole data directory.
     Only(PerThread<Realm>),
-    /// The shards that this node owns. It forwards requests for others to their owners.
+    /// The shards that this node owns. Requests for other shards are forwarded to their owners.
     Shards(PerThread<Cluster>),
 }
 

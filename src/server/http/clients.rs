@@ -22,18 +22,18 @@ use crate::forms::WAIT_SECONDS_MAX;
 use http1::{Connection, Request, Response};
 use locks::Watch;
 
-/// How often a request that waits for a queued session counts as polling it, which holds its place.
+/// How often a request that waits for a queued session counts as a poll, which holds the place in the queue.
 const POLL_EVERY: Duration = Duration::from_secs(20);
 
 /// Whether the client was still connected when its response was ready.
 pub enum Waited<T> {
     There(T),
-    /// It disconnected before there was a response; the future was dropped, or never begun.
+    /// The client disconnected before there was a response; the future was dropped, or never started.
     Gone,
-    /// It had disconnected by the time there was a response.
+    /// The client had disconnected by the time there was a response.
     TooLate(T),
-    /// It lost its access while waiting and gets the problem. The second field is the response, if there already was
-    /// one.
+    /// The client lost its access while waiting and gets the problem. The second field is the response, if there
+    /// already was one.
     Revoked(Problem, Option<T>),
 }
 
@@ -89,7 +89,7 @@ impl Changes for watch::Receiver<()> {
     }
 }
 
-/// `waitSeconds` of a read without other parameters.
+/// Reads `waitSeconds` for a request without other parameters.
 pub fn wait_of(request: &Request) -> Result<Duration, Problem> {
     let mut query = Query::of(request);
     let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
@@ -142,8 +142,8 @@ pub struct Read<T> {
     pub etag: String,
 }
 
-/// Reads immediately, unless the client wants to wait: then it reads once the state differs from the one that the
-/// client has, or from the current one if the client names none.
+/// Reads immediately, unless the client wants to wait. Then it reads once the state differs from the one that the
+/// client names, or from the current one if the client names none.
 pub async fn read_when_changed<T, W: Changes>(
     request: &Request,
     access: &Access,
@@ -182,17 +182,17 @@ pub async fn read_when_changed<T, W: Changes>(
     match while_connected(request, access, true, pin!(changed)).await {
         Waited::There(read) => read,
         Waited::Revoked(problem, _) => Err(problem),
-        // Nobody received it, so a lock granted in the meantime does not count as seen.
+        // Nobody received the state, so a lock granted in the meantime does not count as seen.
         Waited::TooLate(_) | Waited::Gone => Err(Code::ClientGone.into()),
     }
 }
 
-/// For `HEAD`: no body is rendered, so its length is unknown.
+/// The response for `HEAD`: no body is rendered, so the length is unknown.
 pub fn bare(response: Response) -> Response {
     response.streaming(stream::empty::<Result<Bytes, Problem>>())
 }
 
-/// Changes how long a client may leave its response unread, until dropped.
+/// Sets a separate limit on how long the client may leave its response unread, until dropped.
 pub struct OwnPatience(Option<Arc<Connection>>);
 
 impl OwnPatience {

@@ -29,8 +29,7 @@ macro_rules! codes {
                 match self { $(Code::$name => $meaning),* }
             }
 
-            /// What a problem with this code says if it knows nothing more specific: the text after `=>`, or the
-            /// meaning.
+            /// The detail of a problem without a more specific one: the text after `=>`, or the meaning.
             pub fn detail(self) -> &'static str {
                 let own: Option<&str> = match self { $(Code::$name => None$(.or(Some($detail)))?),* };
                 own.unwrap_or(self.meaning())

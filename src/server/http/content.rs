@@ -1,4 +1,4 @@
-//! What answers are, and the headers that tell browsers and caches how to treat them.
+//! The kinds of responses, and the headers that tell browsers and caches how to treat them.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use http1::{Headers, Response};
 pub enum Content {
     /// Specific to one caller and one moment.
     Data,
-    /// The same for everybody.
+    /// The same content for everybody.
     Document,
     /// A page for browsers, with its own scripts and styles.
     Page,
-    /// The same with nothing inline; sets its own caching.
+    /// A page with nothing inline; sets its own caching.
     Dashboard,
 }
 
@@ -35,8 +35,7 @@ macro_rules! protecting {
 /// so nobody may store them.
 const DATA: &str = protecting!("default-src 'none'; frame-ancestors 'none'" "cache-control: no-store\r\n");
 const DOCUMENT: &str = protecting!("default-src 'none'; frame-ancestors 'none'");
-/// The explorer's scripts, styles and requests, all from this server. Its library sets styles and small pictures
-/// inline.
+/// The explorer's scripts, styles and requests, all from this server. Swagger UI sets styles and small pictures inline.
 const PAGE: &str = protecting!(
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -50,7 +49,7 @@ const DASHBOARD: &str = protecting!(
 );
 
 impl Content {
-    /// The header lines that protect it.
+    /// The header lines that protect the content.
     pub fn protection(self) -> &'static str {
         match self {
             Content::Data => DATA,
@@ -68,7 +67,7 @@ pub struct TransportSecurity {
 }
 
 impl TransportSecurity {
-    /// How long browsers remember it; zero: not at all.
+    /// `remembered` is how long browsers remember the policy; zero: the header is not sent.
     pub fn new(remembered: Duration) -> Self {
         Self { policy: (!remembered.is_zero()).then(|| format!("max-age={}", remembered.as_secs())) }
     }
@@ -83,7 +82,7 @@ impl TransportSecurity {
     }
 }
 
-/// Browsers would remember it for all ports of the name, and so for everything else that somebody develops on a
+/// Browsers would remember the policy for all ports of this name, and so for every other server on a developer's
 /// machine.
 fn is_this_machine(host: &str) -> bool {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.').to_ascii_lowercase();

@@ -13,14 +13,14 @@ use http1::Headers;
 /// With this prefix, browsers accept the cookie only over TLS and only from the host itself, not from other hosts of
 /// its domain.
 const SECURE: &str = "__Host-lockkeeper";
-/// For this machine without TLS, where browsers refuse the secure prefix.
+/// The prefix on this machine without TLS, where browsers refuse the secure one.
 const LOCAL: &str = "lockkeeper";
 
-/// The same for a sign-in in progress at a provider.
+/// The names of the cookie for a sign-in in progress at a provider.
 const PENDING_SECURE: &str = "__Host-lockkeeper-sso";
 const PENDING_LOCAL: &str = "lockkeeper-sso";
 
-/// The marks of a known browser, one per account that has signed in with it.
+/// The prefixes of the cookies that mark a known browser, one per account that has signed in with it.
 const KNOWN_SECURE: &str = "__Host-lockkeeper-known-";
 const KNOWN_LOCAL: &str = "lockkeeper-known-";
 
@@ -28,7 +28,7 @@ const KNOWN_LOCAL: &str = "lockkeeper-known-";
 #[derive(Clone, Copy)]
 enum SameSite {
     Strict,
-    /// For the provider's redirect back.
+    /// Sent with the provider's redirect back.
     Lax,
 }
 
@@ -38,23 +38,23 @@ pub fn sign_in_text(call: &Call) -> Option<&str> {
     find(call.request.headers(), name(&origin))
 }
 
-/// For a response that signs somebody in.
+/// The cookie for a response that signs somebody in.
 pub fn signed_in(origin: &Origin, open: &OpenToken, now: Timestamp) -> HeaderValue {
     let left = open.token.expires_at.map_or(0, |end| end.as_millis().saturating_sub(now.as_millis()).max(0) / 1_000);
     set(origin, name(origin), open.text.reveal(), SameSite::Strict, left)
 }
 
-/// For a response that signs somebody out.
+/// Removes the cookie, for a response that signs somebody out.
 pub fn signed_out(origin: &Origin) -> HeaderValue {
     set(origin, name(origin), "", SameSite::Strict, 0)
 }
 
-/// The state that a browser needs to come back from a provider.
+/// The cookie for a browser that leaves for a provider: the state it needs to come back.
 pub fn pending_sign_in(origin: &Origin, sealed: &str) -> HeaderValue {
     set(origin, pending_name(origin), sealed, SameSite::Lax, PENDING_SECONDS)
 }
 
-/// For a browser that has come back.
+/// Removes that cookie when the browser has come back from the provider.
 pub fn no_pending_sign_in(origin: &Origin) -> HeaderValue {
     set(origin, pending_name(origin), "", SameSite::Lax, 0)
 }
@@ -63,7 +63,7 @@ pub fn pending_sign_in_of<'c>(call: &'c Call, origin: &Origin) -> Option<&'c str
     find(call.request.headers(), pending_name(origin))
 }
 
-/// For a browser in which this account has signed in. Kept after signing out.
+/// The cookie that marks a browser in which this account has signed in. Kept after signing out.
 pub fn known_browser(origin: &Origin, account: (&str, &str), text: &str) -> HeaderValue {
     set(origin, &known_name(origin, account), text, SameSite::Strict, KNOWN_SECONDS)
 }

@@ -1,6 +1,6 @@
 //! The events of an organization, read and rendered once for all subscribers. Each organization with subscribers has
-//! one hub with one task. It keeps the newest events in a ring; a subscriber only has a position in it, and reads from
-//! the store if it is behind the ring.
+//! one hub with one task. The hub keeps the newest events in a ring; a subscriber only has a position in the ring, and
+//! reads from the store if it is behind.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use store::StoreError;
 const SUBSCRIBERS_MAX: usize = 4_000;
 /// The events that a subscriber can catch up on without reading the store.
 const RING_EVENTS: u64 = 2_048;
-/// The bound for large events.
+/// The limit on the bytes in the ring, for large events.
 const RING_BYTES: usize = 4 * 1024 * 1024;
 /// The size of a piece, which is also about how much is buffered for a client that does not read.
 const PIECE_BYTES: usize = 32 * 1024;
@@ -63,7 +63,7 @@ pub struct Hub {
 pub enum Progress {
     NotStarted,
     UpTo(u64),
-    /// It has stopped reading.
+    /// The hub has stopped reading.
     Failed,
 }
 
@@ -95,7 +95,7 @@ pub struct Subscription {
 }
 
 impl EventHubs {
-    /// `organizations` is their number on this server.
+    /// `organizations` is the number of organizations on this server.
     pub fn new(events: Events, timing: StreamTiming, organizations: usize) -> Arc<Self> {
         let subscribers = metrics::gauge!("lockkeeper_event_subscribers");
         let places = Permits::without_queue("event_streams", Capacity::seats(SUBSCRIBERS_MAX).among(organizations));
@@ -238,7 +238,7 @@ impl Ring {
     fn extend(&mut self, frames: Vec<Frame>) {
         for frame in frames {
             if frame.event.id.number != self.next() {
-                // The journal has been cut, so the earlier events are not contiguous with this one.
+                // The journal has been truncated, so the earlier events are not contiguous with this one.
                 *self = Self { first: frame.event.id.number, ..Self::default() };
             }
             self.bytes += frame.text.len();

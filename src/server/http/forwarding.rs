@@ -18,25 +18,25 @@ use super::state::Peer;
 use cluster::peers::{Forward, Forwarded, NotForwarded, PeerClient};
 use http1::{Request, Response, Socket};
 
-/// Responses up to this size are sent on in one piece.
+/// Responses up to this size are forwarded in one piece.
 const WHOLE_MAX: u64 = 64 * 1024;
 
-/// How long to wait for the response to a claim after its client has disconnected. Its place in a queue is held equally
-/// long.
+/// How long to wait for the response to a claim after its client has disconnected. The claim's place in a queue is held
+/// equally long.
 const ON_ITS_WAY: Duration = Duration::from_secs(1);
 
 /// Why there is no response from another node.
 #[derive(Debug)]
 pub enum Unanswered {
-    /// Nothing was executed there.
+    /// The other node did not execute the request.
     NotExecuted(String),
     Unknown(String),
-    /// Nothing was executed, and the other node refuses requests from this one.
+    /// The other node refused the request, and refuses all from this one.
     Refused(String),
     ClientGone,
 }
 
-/// Gives up when the client disconnects, which the other node then notices.
+/// Forwards a request. Gives up when the client disconnects, which the other node then notices.
 pub async fn forward(
     client: &PeerClient,
     peer: &Peer,
@@ -60,7 +60,7 @@ pub async fn forward(
         polled => polled,
     });
     let answered = match while_there.await {
-        // The lock may already be on its way, and the owner regards a sent response as delivered.
+        // The lock may already be granted, and the owner regards a sent response as delivered.
         Err(Unanswered::ClientGone) if is_claim => {
             tokio::time::timeout(ON_ITS_WAY, exchange).await.unwrap_or(Err(Unanswered::ClientGone))
         }
@@ -76,7 +76,7 @@ pub async fn forward(
     Ok(response)
 }
 
-/// Routes also match with a trailing slash.
+/// Whether the request is a claim. Routes also match with a trailing slash.
 fn is_claim(method: &Method, decoded_path: &str) -> bool {
     *method == Method::POST && decoded_path.trim_end_matches('/').ends_with("/sessions")
 }
@@ -122,7 +122,7 @@ async fn exchange(
 
 async fn with_body(response: Response, answer: Forwarded, method: &Method) -> Result<Response, Unanswered> {
     match answer.length() {
-        // For `HEAD`, the length is sent without a body.
+        // The response to `HEAD` has a length, but no body.
         Some(length) if *method == Method::HEAD => {
             Ok(response.body(SizedStream::new(length, stream::empty::<Result<Bytes, std::io::Error>>())))
         }

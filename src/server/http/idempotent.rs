@@ -18,13 +18,13 @@ use locks::Keyed;
 use locks::idempotency::{Fingerprint, IdempotencyKey, KeyState, Pending, StoredAnswer, Subject};
 use store::Batch;
 
-/// The name in problems and in the OpenAPI document.
+/// The header's name in problems and in the OpenAPI document.
 pub const HEADER: &str = "Idempotency-Key";
 pub const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// Most requests are answered within milliseconds.
+/// The retry delay while the first request is in progress: most requests are answered within milliseconds.
 const IN_FLIGHT_RETRY_SECONDS: u64 = 1;
-/// While there are too many stored responses, old ones are dropped every few seconds.
+/// The retry delay while there are too many stored responses: old ones are dropped every few seconds.
 const NO_ROOM_RETRY_SECONDS: u64 = 15;
 
 /// Begins a `POST` without query parameters that has not been executed before. Returns its form and, if it has a key,
@@ -34,7 +34,7 @@ pub async fn begin<T: Form>(call: &mut Call, access: &mut Access) -> Result<(T, 
     Ok((body.form()?, pending))
 }
 
-/// The same for a handler that checks something else before the form.
+/// Like [`begin`], for a handler that checks something else before the form.
 pub async fn begin_body(call: &mut Call, access: &mut Access) -> Result<(Body, Option<Pending>), EarlyReturn> {
     Query::of(&call.request).finish()?;
     let body = read_body(call, access).await?;
@@ -42,8 +42,8 @@ pub async fn begin_body(call: &mut Call, access: &mut Access) -> Result<(Body, O
     Ok((body, pending))
 }
 
-/// The same as `begin` for a body that contains a secret. The stored fingerprint, which recognises a retry, cannot be
-/// used to test guesses of the secret: it includes the caller's token or sign-in, and the disk has only a hash of that.
+/// Like [`begin`], for a body that contains a secret. The stored fingerprint, which recognises a retry, cannot be used
+/// to test guesses of the secret: it includes the caller's token or sign-in, and the disk has only a hash of that.
 pub async fn begin_secret<T: Form>(call: &mut Call, access: &mut Access) -> Result<(T, Option<Pending>), EarlyReturn> {
     Query::of(&call.request).finish()?;
     let body = read_body(call, access).await?;
@@ -93,12 +93,12 @@ fn check_key_as(
     }
 }
 
-/// For an environment's actor, which stores the response together with the effect.
+/// Passes the key to an environment's actor, which stores the response together with the effect.
 pub fn keyed<R>(pending: Option<Pending>, render: impl Fn(&R) -> StoredAnswer + Send + 'static) -> Option<Keyed<R>> {
     pending.map(|pending| Keyed { pending, render: Box::new(render) })
 }
 
-/// For a registry, which stores the response in the batch of the change.
+/// Passes the key to a registry, which stores the response in the batch of the change.
 pub fn keep<R: ?Sized>(
     pending: Option<Pending>,
     clock: impl FnOnce() -> Timestamp,
@@ -112,7 +112,7 @@ pub fn answer<T: Serialize>(status: StatusCode, location: Option<String>, data: 
     StoredAnswer { status: status.as_u16(), location, body: rendered(&One { data }), subject: None }
 }
 
-/// The same for a response whose retry needs the subject.
+/// Like [`answer`], for a response whose retry needs the subject.
 pub fn answer_about<T: Serialize>(subject: Subject, status: StatusCode, location: String, data: T) -> StoredAnswer {
     StoredAnswer { subject: Some(subject), ..answer(status, Some(location), data) }
 }

@@ -1,6 +1,6 @@
 //! Limits on client requests. Lists and logs are the most expensive reads, so the number of concurrent ones is bounded,
-//! with a share for each organization. A bounded number of further ones waits, and the rest is refused. A long list
-//! read lets other organizations go first between two pieces. Also the rate limit per token.
+//! with a share for each organization. A bounded number of further reads waits, and the rest is refused. A long list
+//! read lets other organizations go first between two pieces. This file also has the rate limit per token.
 
 use std::num::NonZeroU32;
 use std::ops::ControlFlow;
@@ -33,12 +33,12 @@ pub struct Scans {
 }
 
 impl Scans {
-    /// For reads of lists, on a server with this many organizations.
+    /// The limit for reads of lists, on a server with this many organizations.
     pub fn of_lists(organizations: usize) -> Self {
         Self::new("list_reads", "lists", *AT_ONCE, organizations)
     }
 
-    /// For reads of logs, which do not wait for lists.
+    /// The limit for reads of logs, which do not wait for lists.
     pub fn of_logs(organizations: usize) -> Self {
         Self::new("log_reads", "logs", *AT_ONCE, organizations)
     }
@@ -53,7 +53,7 @@ impl Scans {
     /// Runs a long read for an organization on a thread that may block. `holder` is the requesting member, if any. If
     /// the organization has read much recently, others go first. The permit is held until the read has really ended,
     /// even if the caller has gone; then the read stops after its current piece. After excessive reading, the permit is
-    /// held for an additional rest, so that other organizations find most processors free.
+    /// held for an additional pause, so that other organizations find most processors free.
     pub async fn read<T: Send + 'static, E: Send + 'static>(
         &self,
         organization: &Identifier,
@@ -91,10 +91,10 @@ impl Scans {
     }
 }
 
-/// A permit that is held for a bounded rest after its read has ended.
+/// A permit that outlives its read by a pause of limited length if the organization reads too much.
 struct RestingPlace {
     place: Option<Permit>,
-    /// By the clock of the reading thread; `None` until it reads.
+    /// When the read began, by the clock of the reading thread; `None` until then.
     began: Option<Duration>,
     organization: Identifier,
     paces: Arc<Paces>,

@@ -1,10 +1,10 @@
-//! The HTTP front: authorises, parses, asks, renders. Wire types live here and are not the domain's. Connections are
-//! served by the crate `http1`.
+//! The HTTP front end: authorises requests, parses them, calls the domain's parts and renders responses. The types of
+//! requests and responses live here, apart from the domain's. Connections are served by the crate `http1`.
 //!
 //! Each line may use those above it:
 //!
-//! - the wire: `codes`, `content` (headers of every answer), `request` (its id and origin), `problem`, `answer`, `dto`
-//!   (views that several resources have), `paging` (queries and pages)
+//! - the wire: `codes`, `content` (headers of every response), `request` (its id and origin), `problem`, `answer`,
+//!   `dto` (views that several resources have), `paging` (queries and pages)
 //! - limits: `limits`, `refusal_log`, `event_hubs`
 //! - `state`: the parts of the process (`Node`) and of a store (`Realm`), the nodes and realms of a cluster
 //! - the request: `call` (with its handles), `refusals` (failures as problems), `own_page` (its sender), `cookies`,
@@ -12,8 +12,8 @@
 //! - `resources`: the handlers, each with its own views
 //! - `openapi`: descriptions of the operations
 //! - `routes`: the table of paths, handlers and descriptions; `router` finds a request's handler and its metrics
-//! - `forwarding`: a request's way to another node; `routing`: gives it to its handler, here or, in a cluster, on
-//!   another node
+//! - `forwarding`: sends a request to another node; `routing`: passes a request to its handler, here or, in a cluster,
+//!   on another node
 //! - `observe`: wraps every request: id, metrics, problems
 //! - `server`: listens, and drains when it stops; `operator_socket`: a socket in the data directory for the operator's
 //!   commands

@@ -133,7 +133,8 @@ impl RequestInFlight {
         Self { node: node.clone(), _connection: connection.map(Connection::request_began) }
     }
 
-    /// A small response fits into the socket's buffer; a larger one stays in progress until its last piece is written.
+    /// Holds the count until the body is sent. A small response fits into the socket's buffer; a larger one stays in
+    /// progress until its last piece is written.
     fn with(self, body: Body) -> Body {
         match body.size() {
             BodySize::None => body,

@@ -1,8 +1,9 @@
-//! The operator socket: a file in the data directory for the operator's commands. It serves only data that no single
+//! The operator socket: a file in the data directory for the operator's commands. It serves data that no single
 //! organization may see, and only to processes of the server's user or root that know the key of the current start.
 //!
 //! Checking the user is not enough: steps may run as that user, and without a mount namespace they can connect, because
-//! Landlock does not restrict that before Linux 7.1. But it keeps them from reading the key file.
+//! Landlock does not restrict connections to sockets before Linux 7.1. But Landlock keeps steps from reading the key
+//! file.
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::future::pending;
@@ -31,10 +32,10 @@ use http1::{Incoming, Reply, Request, Response, Rules, serve};
 
 /// The socket's name in the data directory.
 pub const OPERATOR_SOCKET: &str = "operator.sock";
-/// The file beside it with the key of this start, which is sent as a bearer token.
+/// The file with the key of this start, which is sent as a bearer token.
 pub const OPERATOR_KEY: &str = "operator.key";
 const ONLY_OWNER: u32 = 0o600;
-/// An operator needs only a few at a time.
+/// The operator needs only a few connections at the same time.
 const CONNECTIONS_MAX: usize = 16;
 /// Enough for a request that fits into one packet.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -54,7 +55,7 @@ impl OperatorSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        // Must exist before anybody can connect.
+        // The key must exist before anybody can connect.
         let key = Arc::new(Key::write(data_dir)?);
         let listener = bind(data_dir)?;
         std::fs::set_permissions(&path, Permissions::from_mode(ONLY_OWNER))?;

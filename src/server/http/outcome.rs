@@ -10,7 +10,7 @@ use super::problem::Problem;
 /// Long enough for a stalled disk to catch up.
 const STALLED_RETRY_SECONDS: u64 = 1;
 
-/// Bounds the wait for a stalled disk. The change may still take effect; `look` says how the caller checks.
+/// Limits the wait for a stalled disk. The change may still take effect; `look` says how the caller can check.
 pub async fn done_within<T, E>(
     limit: Duration,
     look: &str,
@@ -28,8 +28,8 @@ where
     Ok(done?)
 }
 
-/// The same in a separate task, so that the change is completed even if the caller has disconnected or timed out. Its
-/// key stays in use until the change is durable.
+/// Like [`done_within`], in a separate task, so that the change is completed even if the caller has disconnected or
+/// timed out. The idempotency key stays in use until the change is durable.
 pub async fn done_in_task<T: 'static, E: 'static>(
     limit: Duration,
     look: &str,
@@ -42,7 +42,7 @@ where
     done_within::<_, Problem>(limit, look, async { Ok(changing.await.map_err(Problem::internal)??) }).await
 }
 
-/// The same as `done_within` for a read that waits for a pending change of `what`.
+/// Like [`done_within`], for a read that waits for a pending change of `what`.
 pub async fn read_within<T>(limit: Duration, what: &str, read: impl Future<Output = T>) -> Result<T, Problem> {
     tokio::time::timeout(limit, read).await.map_err(|_| {
         let detail = format!("a change of the {what} is still waiting for the disk; try again after `Retry-After`");

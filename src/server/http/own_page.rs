@@ -1,5 +1,5 @@
 //! Whether a request comes from our own page. Browsers send a server's cookies with every request to it, no matter
-//! which page makes the request; so a cookie counts only if the browser says that one of our pages made it.
+//! which page makes the request; so a cookie counts only if the browser says that one of our pages made the request.
 
 use std::net::IpAddr;
 
@@ -12,14 +12,14 @@ use http1::{Headers, ascii};
 
 /// Set by every supported browser; scripts cannot change it.
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-/// Enough to tell one's browsers apart.
+/// Enough to tell the browsers of one person apart.
 const CLIENT_MAX: usize = 100;
 
 /// The sender of a request, according to the browser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sender {
     OwnPage,
-    /// The page of another site, or an address that a user typed.
+    /// A page of another site, or an address that a user typed.
     Elsewhere,
     /// Not a browser, so no cookie was sent unintentionally.
     NoBrowser,
@@ -30,7 +30,7 @@ pub enum Sender {
 pub struct Origin {
     url: String,
     is_secure: bool,
-    /// Whether it certainly belongs to this server. `Host` proves nothing, because clients can send any value.
+    /// Whether the address certainly belongs to this server. `Host` proves nothing, because clients can send any value.
     is_known: bool,
 }
 
@@ -49,18 +49,18 @@ impl Origin {
         &self.url
     }
 
-    /// The same for links that others follow. Refused if it might belong to somebody else.
+    /// The URL for links that others follow. Refused if it might belong to somebody else.
     pub fn link(&self) -> Result<&str, Problem> {
         if self.is_known { Ok(&self.url) } else { Err(Code::PublicUrlRequired.into()) }
     }
 
-    /// Whether browsers reach it over TLS.
+    /// Whether browsers reach the server over TLS.
     pub fn is_secure(&self) -> bool {
         self.is_secure
     }
 }
 
-/// The sender of the request.
+/// The sender of a request, as the browser reports it.
 pub fn sender(call: &Call) -> Sender {
     let own = Origin::of(call).ok();
     judge(call.request.headers(), own.as_ref().map(Origin::url))

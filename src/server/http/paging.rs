@@ -34,7 +34,7 @@ impl Query {
         Self { parameters, known: Vec::new(), errors: Vec::new() }
     }
 
-    /// Every value of a repeatable parameter.
+    /// All values of a repeatable parameter.
     pub fn all(&mut self, name: &'static str) -> Vec<String> {
         if self.parameters.is_empty() {
             return Vec::new();
@@ -147,7 +147,7 @@ impl Slice {
         Ok(slice)
     }
 
-    /// This slice of a whole list.
+    /// The entries of this slice, from a whole list.
     pub fn part<I: Iterator>(self, list: I) -> Take<Skip<I>> {
         list.skip(usize::try_from(self.offset).unwrap_or(usize::MAX)).take(self.limit as usize)
     }
@@ -234,43 +234,43 @@ struct Envelope<T, P> {
     pagination: P,
 }
 
-/// Which part of a list this is.
+/// The part of a list that a response contains.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Pagination)]
 pub struct SlicePagination {
-    /// The most entries that this answer may have; of a list that was requested whole, as many as it has.
+    /// The maximum number of entries in this response; for a list that was requested whole, their number.
     #[schema(minimum = 1, example = 50)]
     limit: u64,
-    /// How many entries come before those in this answer.
+    /// How many entries come before those in this response.
     #[schema(example = 0)]
     offset: u64,
-    /// How many entries there are in all, with the same filters.
+    /// How many entries there are in total, with the same filters.
     #[schema(example = 3)]
     total: u64,
 }
 
 impl SlicePagination {
-    /// For a list that was requested as a whole.
+    /// The pagination of a list that was requested as a whole.
     pub fn whole(total: u64) -> Self {
         Self { limit: total.max(1), offset: 0, total }
     }
 }
 
-/// Which page of a history this is.
+/// The page of a history that a response contains.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = HistoryPagination)]
 pub struct PagePagination {
-    /// The page on which the first entry of this answer stands.
+    /// The page that contains the first entry of this response.
     #[schema(minimum = 1, example = 1)]
     page: u64,
-    /// The most entries that this answer may have.
+    /// The maximum number of entries in this response.
     #[schema(minimum = 1, example = 50)]
     limit: u64,
-    /// How many entries come before those in this answer.
+    /// How many entries come before those in this response.
     #[schema(example = 0)]
     offset: u64,
-    /// How many entries there are in all.
+    /// How many entries there are in total.
     #[schema(example = 3)]
     total: u64,
     /// How many pages there are.
@@ -278,7 +278,7 @@ pub struct PagePagination {
     total_pages: u64,
 }
 
-/// This slice of a whole list, with links to the other parts.
+/// Responds with this slice of a whole list, with links to the other parts.
 pub fn part<'l, T, V: Serialize>(
     request: &Request,
     slice: Slice,
@@ -288,7 +288,7 @@ pub fn part<'l, T, V: Serialize>(
     self::slice(request, slice, list.len() as u64, slice.part(list.iter()).map(view).collect())
 }
 
-/// A part of a list, with links to the other parts.
+/// Responds with a part of a list, with links to the other parts.
 pub fn slice<T: Serialize>(request: &Request, slice: Slice, total: u64, data: Vec<T>) -> Response {
     let pagination = SlicePagination { limit: slice.limit, offset: slice.offset, total };
     linked(request, slice.limit, &slice.links(total), answer::json(StatusCode::OK, &Envelope { data, pagination }))
@@ -306,7 +306,7 @@ pub fn linked_to_next(request: &Request, limit: u64, offset: u64, response: Resp
     linked(request, limit, &[("next", "offset", offset)], response)
 }
 
-/// Adds `Link`: the same request with the same filters, at other positions.
+/// Adds `Link`: the same request with the same filters, for other parts of the list.
 fn linked(request: &Request, limit: u64, links: &[Link], response: Response) -> Response {
     if links.is_empty() {
         return response;

@@ -11,7 +11,7 @@ use super::codes::Code;
 use http1::Response;
 
 pub const CONTENT_TYPE_PROBLEM: &str = "application/problem+json";
-/// Long enough for a burst to pass.
+/// The retry delay: long enough for a burst to pass.
 pub const OVERLOADED_RETRY_SECONDS: u64 = 1;
 /// The faults listed in one problem: nobody fixes more at a time, and the response stays about as long as its request.
 const ERRORS_MAX: usize = 100;
@@ -27,11 +27,11 @@ struct Inner {
     extra: Map<String, Value>,
     headers: Vec<(HeaderName, String)>,
     cause: Option<String>,
-    /// Replaces the status of the code.
+    /// Overrides the status of the code.
     status: Option<StatusCode>,
 }
 
-/// One invalid field or parameter. The message continues a sentence that begins with the field's name.
+/// One invalid field or parameter. The message completes a sentence that begins with the field's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FieldError {
     pub field: String,
@@ -45,7 +45,7 @@ impl Problem {
     }
 
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
-        // All our types are serialisable; any other would only be omitted.
+        // All our types are serialisable; a value that is not would only be omitted.
         if let Ok(value) = serde_json::to_value(value) {
             self.0.extra.insert(name.to_owned(), value);
         }
@@ -57,7 +57,7 @@ impl Problem {
         self
     }
 
-    /// Replaces the code's status where a standard requires another one.
+    /// Overrides the code's status, where a standard requires another one.
     pub fn with_status(mut self, status: StatusCode) -> Self {
         self.0.status = Some(status);
         self
@@ -113,7 +113,7 @@ impl Problem {
             .with_header(ALLOW, allowed)
     }
 
-    /// In a cluster. `why` completes "the cluster cannot answer at the moment:".
+    /// A problem in a cluster. `why` completes "the cluster cannot answer at the moment:".
     pub fn engine_unavailable(why: impl fmt::Display) -> Self {
         let detail = format!("the cluster cannot answer at the moment: {why}; try again");
         Self::new(Code::EngineUnavailable, detail).retry_after(OVERLOADED_RETRY_SECONDS)

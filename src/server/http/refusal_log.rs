@@ -1,7 +1,7 @@
 //! Logs refused requests that have no token: the first ones of each network in an interval, and then only their number.
 //! Strangers decide how many such requests there are, and must neither fill a disk nor keep the reasons of other
-//! refusals out of the log. The number of lines is bounded here, so their events have the field `bounded`, which keeps
-//! the log from leaving any out.
+//! refusals out of the log. The number of lines is bounded here, so their events have the field `bounded`, which
+//! exempts them from the log's own limit.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use accounts::auth::network;
 
 /// Individually logged refusals per network and interval. Each shows its reason, which helps those who set up a CI.
 const LOGGED_MAX: u64 = 40;
-/// The same for all networks together.
+/// Individually logged refusals per interval, for all networks together.
 const LINES_MAX: u64 = 800;
 /// Networks counted separately per interval; all others count as one.
 const NETWORKS_MAX: usize = 1_000;

@@ -1,4 +1,4 @@
-//! What a request of ours has besides its parts: an id, in its answer and in the log, and an origin.
+//! Additional data of a request: its id, which is in the response and in the log, and its origin.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use http1::{Headers, Request};
 
 /// Where a request came from.
 pub trait RequestOrigin {
-    /// Set if another node has forwarded it.
+    /// The node that has forwarded the request, if any.
     fn via(&self) -> Option<&Via>;
 
     /// Marks the request as forwarded by another node.
@@ -44,7 +44,7 @@ impl RequestOrigin for Request {
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LENGTH_MAX: usize = 128;
 
-/// The client's own if it is safe there, else a new one.
+/// The client's own id if it is safe to log, else a new one.
 #[derive(Clone)]
 pub struct RequestId(Arc<str>);
 

@@ -30,7 +30,7 @@ pub struct Resource {
     pub meter: Meter,
     pub parameters: Rc<PathParameters>,
     pub content: Content,
-    /// Also answered if there are too many connections.
+    /// Whether it is also answered if there are too many connections.
     pub is_probe: bool,
     endpoints: Vec<Endpoint>,
     allowed: String,
@@ -53,7 +53,7 @@ impl Router {
         router
     }
 
-    /// A trailing slash is accepted.
+    /// Adds routes. A trailing slash is accepted.
     fn add(&mut self, base: &str, table: Vec<Routes>) {
         for routes in table {
             let pattern = format!("{base}{}", routes.pattern);
@@ -113,7 +113,7 @@ pub struct Meter {
 struct OfMethod {
     method: Method,
     seconds: OnceCell<Histogram>,
-    /// By status class.
+    /// The counters by status class.
     answers: [OnceCell<Counter>; CLASSES.len()],
 }
 

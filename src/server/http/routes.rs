@@ -26,14 +26,14 @@ pub struct Routes {
     /// The path below the table's base, as in the document.
     pub path: &'static str,
     pub endpoints: Vec<Endpoint>,
-    /// The path for the router. Differs from `path` only where paths would clash.
+    /// The path for the router. Differs from `path` only where two paths would clash.
     pub pattern: &'static str,
-    /// The pattern with a name for each segment that a handler uses.
+    /// The pattern, with a name for each segment that a handler uses.
     pub named: &'static str,
-    /// Also answered here, but not listed in `Allow`.
+    /// Endpoints that are also answered here, but not listed in `Allow`.
     pub refused: Vec<Endpoint>,
     pub content: Content,
-    /// For monitoring.
+    /// Whether the path is for monitoring.
     pub is_probe: bool,
 }
 
@@ -42,13 +42,13 @@ pub struct Endpoint {
     /// `None` if it is not part of the API.
     pub operation: Option<Operation>,
     pub handler: Handler,
-    /// Only for requests that other nodes make themselves. Those of clients are refused and never forwarded.
+    /// Only for requests that other nodes make themselves. Such requests of clients are refused and never forwarded.
     pub from_nodes: bool,
 }
 
 pub enum Handler {
     OfRealm(RealmHandler),
-    /// Needs no store.
+    /// A handler that needs no store.
     OfNode(NodeHandler),
 }
 
@@ -80,8 +80,8 @@ pub fn environment_routes() -> Vec<Routes> {
         at("/{envName}/lock").delete(sessions::release_lock, openapi::release_lock()),
         at("/{envName}/queue").get(environments::queue, openapi::get_queue()),
         at("/{envName}/history").get(environments::history, openapi::get_history()),
-        // The same as below the pipeline. Only the other path is in the document, since this one looks like
-        // `/{envName}/sessions`.
+        // The same path as below the pipeline, under another prefix. Only the other one is in the document, since this
+        // one looks like `/{envName}/sessions`.
         at("/sessions/{sessionId}")
             .unlisted([unlisted(Method::GET, sessions::view_any), unlisted(Method::DELETE, sessions::release_any)])
             .matching("/sessions/ses_{sessionId}"),
@@ -165,7 +165,7 @@ fn webhook_routes() -> Vec<Routes> {
     ]
 }
 
-/// Below `/api/v1`, without an organization in the path.
+/// The routes below `/api/v1` without an organization in the path.
 pub fn caller_routes() -> Vec<Routes> {
     vec![
         at("/whoami").get(members::who_am_i, openapi::who_am_i()),
@@ -280,7 +280,7 @@ impl Routes {
         self
     }
 
-    /// Not part of the API's description.
+    /// Adds endpoints that are not part of the API's description.
     fn unlisted<const N: usize>(self, endpoints: [Endpoint; N]) -> Self {
         Self { endpoints: endpoints.into(), ..self }
     }

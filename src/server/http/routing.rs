@@ -86,15 +86,15 @@ impl Handling<'_> {
 
 /// How long a request is retried while its shard has no owner: longer than a take-over usually takes.
 const TRIED_FOR: Duration = Duration::from_secs(15);
-/// A new owner is visible a moment after it has taken a shard. Pauses double from the first to the longest, so a
+/// A new owner becomes visible a moment after it has taken a shard. Pauses double from the first to the longest, so a
 /// request is forwarded at most about twenty times.
 const BACKOFF: Backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(1));
-/// Nobody fixes a node's settings sooner.
+/// The retry delay after a refusal by another node: nobody fixes a node's settings sooner.
 const REFUSED_RETRY_SECONDS: u64 = 30;
 const WAY: HeaderName = HeaderName::from_static(VIA);
 const WAY_REFUSED: HeaderName = HeaderName::from_static(REFUSED);
 
-/// A request marked as forwarded if another node has forwarded it, or why that claim is not believed.
+/// Checks the mark of a forwarded request. Returns the request with its origin, or why the mark is not believed.
 pub fn arrived(cluster: &Cluster, request: Request) -> (Request, Option<ViaError>) {
     if !request.headers().contains(&WAY) {
         return (request, None);
@@ -157,7 +157,7 @@ impl Route<'_> {
         let app = App { realm: Rc::new(realm), encrypted, node: front.node.clone() };
         let answered = self.handling.answer(&app, incoming).await;
         if !app.realm.store.is_current() {
-            // The engine may or may not have the change; this node can no longer tell.
+            // The engine may or may not have executed the change; this node can no longer tell.
             let lost = || Unanswered::Unknown("this node has lost the organization's shard meanwhile".to_owned());
             return Err(if is_read(request) { not_current() } else { problem(lost()) }.into());
         }
@@ -189,7 +189,7 @@ impl Route<'_> {
         }
     }
 
-    /// Gives up when the shard gets another owner, because the response may never come then.
+    /// Forwards the request. Gives up when the shard gets another owner, since the response may never come then.
     async fn forward(&self, peer: &Peer, organization: &str, body: &Bytes) -> Result<Response, Unanswered> {
         let Handling { front, request, id, .. } = self.handling;
         let replaced = async {
@@ -229,7 +229,7 @@ impl Route<'_> {
         last
     }
 
-    /// Whether sending it twice is harmless.
+    /// Whether sending the request twice is harmless.
     fn may_be_sent_again(&self, unanswered: &Unanswered) -> bool {
         let request = self.handling.request;
         match unanswered {
@@ -244,7 +244,7 @@ fn is_read(request: &Request) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// The organization of a request without one in its path.
+/// The organization of a request, from its body or query if it is not in the path.
 fn named_otherwise(request: &Request, body: &[u8]) -> Option<String> {
     #[derive(serde::Deserialize)]
     struct Named {
@@ -255,7 +255,7 @@ fn named_otherwise(request: &Request, body: &[u8]) -> Option<String> {
         parameters.find(|(name, _)| name == wanted).map(|(_, value)| value.into_owned())
     };
     let of_body = || Some(serde_json::from_slice::<Named>(body).ok()?.organization);
-    // A browser that comes back from its provider.
+    // The state of a browser that comes back from its provider.
     let of_state = || sso::organization_of(&of_query("state")?).map(str::to_owned);
     of_query("organization").or_else(of_body).or_else(of_state)
 }

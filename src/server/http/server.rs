@@ -118,8 +118,8 @@ impl ReservedAddress {
     }
 }
 
-/// Binds the address before anything else starts, so that a failure has no effect. Lingering connections do not block
-/// the address, so that a restart need not wait for them; an address that another program listens on is refused.
+/// Binds the address before anything else starts, so that a failure has no effect. Lingering connections of an earlier
+/// server do not block the address; another program that listens on it does.
 pub fn reserve(address: SocketAddr) -> io::Result<ReservedAddress> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -210,7 +210,7 @@ struct Worker {
     router: Router,
     rules: Rules,
     stopping: GracefulShutdownSignal,
-    /// For a TLS listener.
+    /// Set for a TLS listener.
     security: Option<TransportSecurity>,
 }
 
@@ -271,7 +271,7 @@ impl Worker {
 #[derive(Debug, PartialEq, Eq)]
 struct PerWorker {
     usual: usize,
-    /// Beyond the usual number, until a usual connection has been closed to make room, or for a probe.
+    /// Connections beyond the usual number: for probes, and until a usual connection has been closed to make room.
     surplus: usize,
 }
 

@@ -45,7 +45,7 @@ pub struct Node {
     pub refusals: RefusalLog,
     pub scans: Scans,
     pub log_reads: Scans,
-    /// Running audits: one per organization, because an audit reads all its events.
+    /// Running audits: one per organization, because an audit reads all events of the organization.
     pub audits: Limited<Identifier>,
     pub git: Git,
     /// The disk of the data directory.
@@ -67,7 +67,7 @@ pub struct Node {
     pub answer_timeout: Duration,
     /// The URL for browsers if a TLS proxy is in front of the server: `https://host`.
     pub public_url: Option<String>,
-    /// If the server has TLS itself; set when it listens.
+    /// Set when the server listens, if it has TLS itself.
     pub tls: OnceLock<Arc<ServerTls>>,
     /// Renders the metrics in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
@@ -138,21 +138,21 @@ impl<T> Replaceable<T> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Overview {
     pub nodes: Vec<NodeSeen>,
-    /// By number.
+    /// The shards, by number.
     pub shards: Vec<ShardSeen>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeSeen {
     pub node: String,
-    /// The version of its program.
+    /// The version of the node's program.
     pub version: String,
     pub lives: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShardSeen {
-    /// `None` while it is being taken over.
+    /// `None` while the shard is being taken over.
     pub owner: Option<String>,
     pub epoch: u64,
 }
@@ -165,13 +165,13 @@ pub trait Shards: Send + Sync {
 
     fn of(&self, organization: &str) -> Whereabouts;
 
-    /// All shards, for a request that names no organization. Each other node appears once.
+    /// The locations of all shards, for a request that names no organization. Each other node appears once.
     fn everywhere(&self) -> Vec<Whereabouts>;
 
-    /// Resolves when a shard has got another owner since this was called.
+    /// Resolves when any shard has got another owner since this was called.
     fn moved(&self) -> BoxFuture<'static, ()>;
 
-    /// Why requests of some organizations cannot be answered at the moment, if so.
+    /// Why some organizations' requests cannot be answered at the moment; `None` if all can.
     fn unready(&self) -> Option<String>;
 }
 
@@ -180,7 +180,7 @@ pub trait Shards: Send + Sync {
 pub enum Whereabouts {
     Here(Arc<Realm>),
     At(Peer),
-    /// It is being taken over.
+    /// The shard is being taken over.
     Nowhere,
 }
 

@@ -23,7 +23,7 @@ impl HistoryBuilder {
         Self { history: History { environments, alone: true, retention: 1_000, ..History::default() } }
     }
 
-    /// Others use the environments too.
+    /// Lets others use the environments too.
     pub fn among_others(mut self) -> Self {
         self.history.alone = false;
         self
@@ -108,7 +108,7 @@ impl HistoryBuilder {
         all(&self.history).into_iter().find(|check| check.name == rule).unwrap()
     }
 
-    /// The rule compared something and found no violation.
+    /// Asserts that the rule compared something and found no violation.
     #[track_caller]
     pub fn keeps(&self, rule: &str) {
         let check = self.check(rule);
@@ -116,14 +116,14 @@ impl HistoryBuilder {
         assert!(check.examined > 0, "nothing was compared");
     }
 
-    /// The rule finds nothing to compare.
+    /// Asserts that the rule finds nothing to compare.
     #[track_caller]
     pub fn says_nothing_about(&self, rule: &str) {
         let check = self.check(rule);
         assert_eq!((check.examined, check.violation_count), (0, 0), "{check:#?}");
     }
 
-    /// The rule finds one violation, with this text and this number of requests.
+    /// Asserts that the rule finds one violation, with this text and this number of requests.
     #[track_caller]
     pub fn breaks(&self, rule: &str, what: &str, requests: usize) {
         let check = self.check(rule);

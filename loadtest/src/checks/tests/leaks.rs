@@ -7,7 +7,7 @@ fn held() -> HistoryBuilder {
     HistoryBuilder::new().claim(0.0, 1.0, "a", 4).release(5.0, 6.0, "a")
 }
 
-/// The state read long after the end of the run.
+/// Adds a read long after the end of the run.
 fn left(story: HistoryBuilder, holder: Option<&str>, fencing: u64) -> HistoryBuilder {
     story.read(1_000.0, 1_001.0, holder, fencing).audited()
 }
@@ -80,7 +80,7 @@ fn one_who_went_away_while_it_waited_gets_no_lock_afterwards() {
         story.release(50.0, 50.1, "a")
     };
     left(story(40.0), Some("ghost"), 5).breaks(NAME, "nobody was told", 1);
-    // Its answer may have been in transit.
+    // The answer to the claim may have been in transit.
     left(story(49.0), Some("ghost"), 5).keeps(NAME);
     left(story(60.0), Some("ghost"), 5).keeps(NAME);
 }

@@ -39,10 +39,10 @@ fn who_may_have_been_displaced_is_no_certain_holder() {
     let story = || HistoryBuilder::new().claim(0.0, 1.0, "a", 1);
     story().force_claim(1.0, 2.0, "b", 2).says_nothing_about(NAME);
     story().force_claim(1.5, 2.0, "b", 2).keeps(NAME);
-    // Its grant may even happen after its client has given up.
+    // The lost grant may even happen after its client has given up.
     let lost = || story().with(Request::ForceClaim, 1.5, 1.6, Answer::Unknown);
     lost().claim(2.0, 3.0, "c", 3).release(4.0, 4.1, "c").claim(4.0, 5.0, "d", 4).keeps(NAME);
-    // But not between these two: it would have taken the token between theirs.
+    // But not between these two: the force-claim would have taken the token between theirs.
     let told = lost().claim(2.0, 3.0, "c", 2).release(4.0, 4.1, "c").claim(4.0, 5.0, "d", 3).release(6.0, 6.1, "d");
     let check = told.check(NAME);
     assert_eq!((check.examined, check.violation_count), (1, 1), "{check:#?}");
@@ -83,7 +83,7 @@ fn a_heartbeat_that_was_acknowledged_keeps_a_lock() {
     story().heartbeat(5.0, 6.0, "a").breaks(NAME, "until 14.980000 s", 2);
     story().deploy(5.0, 6.0, "a").breaks(NAME, "until 14.980000 s", 2);
     story().with(beat.clone(), 5.0, 6.0, Answer::Unknown).keeps(NAME);
-    // This may be the answer to the first one.
+    // This may be the answer to the first heartbeat.
     story().with(beat, 1.5, 1.6, Answer::Unknown).heartbeat(5.0, 6.0, "a").keeps(NAME);
 }
 

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use crate::history::{Answer, History, Moment, Record, Request, SessionName, SessionStatus};
 
-/// Changes one of the suitable places, picked by the number; returns false if there is none.
+/// Changes one of the suitable places, selected by the number; returns false if there is none.
 pub type Plant = fn(&mut History, usize) -> bool;
 
 /// Another client gets a lock while one certainly holds it.
@@ -47,7 +47,7 @@ pub fn a_token_of_two_sessions(history: &mut History, choice: usize) -> bool {
     true
 }
 
-/// From one token on, all are higher by one, in every answer.
+/// From one token on, all tokens are higher by one, in every answer.
 pub fn a_token_that_nobody_got(history: &mut History, choice: usize) -> bool {
     let places = pairs(history, |one, other| {
         let complete = history.alone
@@ -65,7 +65,7 @@ pub fn a_token_that_nobody_got(history: &mut History, choice: usize) -> bool {
     true
 }
 
-/// A claim that was in the queue when another was sent is granted after it.
+/// A claim that was in the queue when another was sent is granted after that one.
 pub fn one_that_is_passed(history: &mut History, choice: usize) -> bool {
     swap_tokens(history, choice, |one, other| {
         let Request::Claim { any: false, in_line_at: Some(in_line), .. } = one.request else { return false };
@@ -153,7 +153,7 @@ pub fn one_that_still_waits(history: &mut History, choice: usize) -> bool {
     true
 }
 
-/// Only clients that got all their answers: otherwise the grant may answer an older request.
+/// Swaps only tokens of clients that got all their answers: otherwise the grant may answer an older request.
 fn swap_tokens(history: &mut History, choice: usize, wanted: fn(&Record, &Record) -> bool) -> bool {
     let pairs = pairs(history, |one, other| wanted(one, other) && !has_doubts(history, other));
     let Some((one, other)) = pick(&pairs, choice) else { return false };

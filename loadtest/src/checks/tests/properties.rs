@@ -34,7 +34,7 @@ fn is_clean(history: &History) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The named rule finds the fault wherever it can be planted.
+/// Asserts that the named rule finds the fault wherever it can be planted.
 fn is_found(plant: Plant, rule: &str) {
     let found = TestRunner::new(config()).run(&(seeds(), any::<usize>()), |(seed, choice)| {
         let mut history = observed_history(seed);
@@ -53,7 +53,7 @@ fn no_rule_finds_anything_in_what_a_correct_service_did() {
     TestRunner::new(config).run(&seeds(), |seed| is_clean(&observed_history(seed))).unwrap();
 }
 
-/// Records may be written down in any order.
+/// Records may be in any order.
 #[test]
 fn no_rule_depends_on_the_order_of_the_records() {
     let found = TestRunner::new(config()).run(&(seeds(), any::<usize>()), |(seed, turn)| {

@@ -65,7 +65,7 @@ fn the_one_who_is_passed_by_most_is_found_in_a_long_line() {
     let mut story = held();
     for number in 0..100u32 {
         let sent = 1.0 + f64::from(number) / 100.0;
-        // The second one is granted last.
+        // The second claim is granted last.
         let token = if number == 1 { 101 } else { u64::from(number).max(1) + 1 };
         story = story.claim_in_line(sent, sent + 0.005, 10.0 + token as f64, &format!("s{number}"), token);
     }

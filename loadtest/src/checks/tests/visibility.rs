@@ -101,7 +101,7 @@ fn something_done_in_a_session_that_had_ended_is_found() {
     held().heartbeat(6.0, 7.0, "a").breaks(NAME, "a had ended, and something was done in it", 2);
     held().deploy(6.0, 7.0, "a").breaks(NAME, "a had ended", 2);
     held().heartbeat(5.9, 7.0, "a").keeps(NAME);
-    // It may be the answer to the first one.
+    // This may be the answer to the first deployment.
     let lost = held().with(Request::Deploy { session: name("a") }, 4.0, 4.5, Answer::Unknown);
     lost.deploy(6.0, 7.0, "a").keeps(NAME);
 }

@@ -65,7 +65,7 @@ fn newest_tokens(evidence: &Evidence<'_>) -> HashMap<u32, u64> {
 struct Life<'e, 'h> {
     name: &'h SessionName,
     grant: Option<&'e Grant<'h>>,
-    /// The highest token that its environment can have reached, if known.
+    /// The highest token that the session's environment can have reached, if known.
     newest: Option<u64>,
     retention: u64,
 }
@@ -75,7 +75,7 @@ struct Life<'e, 'h> {
 struct Known<'h> {
     active: Option<&'h Record>,
     ended: Option<&'h Record>,
-    /// How it ended, if that was shown. An acknowledged release may have come too late to be the cause.
+    /// How the session ended, if that was shown. An acknowledged release may have come too late to be the cause.
     how: Option<(SessionStatus, &'h Record)>,
     deployed: u64,
     deployments: Option<(u64, &'h Record)>,
@@ -159,12 +159,14 @@ impl<'h> Life<'_, 'h> {
         Some((format!("{name} showed fencing {fencing}, and was granted {token}"), Some(grant.record)))
     }
 
-    /// A session that has ended stays ended, so it is enough that it still held its lock after the answer.
+    /// The session's grant, if the lock was still held after the answer. That is enough, since an ended session stays
+    /// ended.
     fn held_until_after(&self, record: &Record) -> Option<&Grant<'h>> {
         self.grant.filter(|grant| grant.is_held() && record.ended <= grant.held_until)
     }
 
-    /// The server keeps the newest sessions of each environment, and the holder.
+    /// Reports a session that is missing too early: the server keeps the newest sessions of each environment, and the
+    /// holder.
     fn wrongly_gone(&self, record: &Record) -> Option<(String, Option<&'h Record>)> {
         let grant = self.grant.filter(|grant| grant.told() <= record.sent)?;
         let (name, token, newest) = (self.name, grant.token, self.newest?);

@@ -167,7 +167,7 @@ async fn who_was_seen_in_line_is_recorded_so_once() {
     assert_eq!(client.thread.take_records().into_iter().map(in_line).collect::<Vec<_>>(), [Some(Moment(42)), None]);
 }
 
-/// In a closed loop, one request measures a stall. In an open loop, so does every request that was due meanwhile.
+/// In a closed loop, one request measures a stall. In an open loop, every request that was due meanwhile does.
 #[tokio::test]
 async fn a_stall_counts_for_everybody_who_was_due_meanwhile() {
     const STALL: Duration = Duration::from_millis(300);

@@ -1,12 +1,12 @@
-//! Prepares the data for the page's script: the runs' numbers in columns, thinned out, and embedded so that nothing in
-//! them can end the script element.
+//! Prepares the data for the page's script: the runs' numbers in columns, thinned out, and embedded so that no text can
+//! end the script element.
 
 use serde::Serialize;
 
 use crate::report::html::tables::in_order;
 use crate::report::model::{Latency, Operation, Phase, Run, Slice};
 
-/// More labels cannot be told apart in a plot.
+/// The maximum number of labels: more cannot be distinguished in a plot.
 const MOST_MARKS: usize = 100;
 const MOST_POINTS: usize = 200;
 
@@ -43,7 +43,7 @@ struct Distribution<'a> {
 struct Series<'a> {
     name: &'a str,
     rate: Vec<f64>,
-    /// p50, p99, max.
+    /// p50, p99 and maximum.
     latency: Vec<Option<[u64; 3]>>,
 }
 
@@ -132,7 +132,7 @@ fn thousandths(value: f64) -> f64 {
 
 /// More points would be less than a pixel apart in any plot.
 const MOST_SLICES: usize = 1_000;
-/// Kept for each phase however many there are, so that its shape stays visible.
+/// The number of slices kept for each phase even if there are many phases, so that its shape stays visible.
 const FEWEST_SLICES: usize = 20;
 
 /// Consecutive slices, merged into one point.
@@ -182,7 +182,7 @@ impl Merged<'_> {
         self.0.iter().filter_map(|slice| value(slice)).max()
     }
 
-    /// The mean over the time for which it is known.
+    /// The mean over the time for which the value is known.
     fn cpu_percent(&self) -> Option<f64> {
         let known = self.0.iter().filter_map(|slice| Some((slice.server_cpu_percent?, slice.seconds)));
         let (sum, seconds) = known

@@ -11,10 +11,10 @@ mod data;
 mod tables;
 
 const STYLE: &str = include_str!("page.css");
-/// In dependency order: each uses the ones before it.
+/// The scripts in dependency order: each uses the ones before it.
 const SCRIPTS: [&str; 4] =
     [include_str!("scale.js"), include_str!("draw.js"), include_str!("hover.js"), include_str!("plots.js")];
-/// Makes the browser enforce that the page loads nothing.
+/// The policy with which the browser ensures that the page loads nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
 /// One run, or several side by side; all changes are relative to the first.
@@ -29,7 +29,7 @@ pub fn html(runs: &[Run]) -> String {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 title { (title) }
-                // Otherwise browsers request one from the server.
+                // Without this, browsers request an icon from the server.
                 link rel="icon" href="data:,";
                 style { (PreEscaped(STYLE)) }
             }

@@ -6,7 +6,7 @@ use maud::{Markup, html as markup};
 use crate::report::model::{Figure, Goal, Operation, Phase, Run, goal};
 use crate::report::number::{NOTHING, change, count, latency, plain, seconds, with_unit, without_zeros};
 
-/// "A", "B", … with the run's colour, as in the plots.
+/// A run's letter ("A", "B", …) in the run's colour, as in the plots.
 pub fn run_name(index: usize) -> Markup {
     let letter = u32::try_from(index).ok().filter(|index| *index < 26).and_then(|index| char::from_u32(65 + index));
     let name = letter.map_or_else(|| (index + 1).to_string(), String::from);
@@ -107,7 +107,7 @@ fn find_figure<'a>(run: &'a Run, phase: &str, name: &str) -> Option<&'a Figure> 
     run.phases.iter().find(|found| found.name == phase)?.figures.iter().find(|figure| figure.name == name)
 }
 
-/// Words in addition to the colour, for readers who cannot see it.
+/// Whether the goal was met, in words as well as in colour.
 pub fn met(figure: &Figure) -> Markup {
     markup! {
         @match figure.meets_goal() {
@@ -155,7 +155,7 @@ fn in_runs<'a, T>(runs: &'a [Run], find: impl Fn(&'a Run) -> Option<&'a T>) -> V
     runs.iter().enumerate().filter_map(|(index, run)| Some((index, find(run)?))).collect()
 }
 
-/// Each phase that has any of these, with their names.
+/// Each phase for which `names` returns any, with these names.
 fn by_phase<'a>(runs: &'a [Run], names: impl Fn(&'a Phase) -> Vec<&'a str>) -> Vec<(&'a str, Vec<&'a str>)> {
     let phases = || runs.iter().flat_map(|run| &run.phases);
     let of = |name: &str| in_order(phases().filter(|phase| phase.name == name).flat_map(&names));
@@ -163,7 +163,7 @@ fn by_phase<'a>(runs: &'a [Run], names: impl Fn(&'a Phase) -> Vec<&'a str>) -> V
     all.map(|name| (name, of(name))).filter(|(_, names)| !names.is_empty()).collect()
 }
 
-/// Without duplicates, in order of first appearance.
+/// The names without duplicates, in order of first appearance.
 pub fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut found: Vec<&str> = Vec::new();
     for name in names {
@@ -286,7 +286,7 @@ fn bound(goal: Goal) -> f64 {
     }
 }
 
-/// In percent of the bar's full length.
+/// The length of a bar, in percent of the full length.
 fn share(value: f64, end: f64) -> f64 {
     if !value.is_finite() {
         return 0.0;

@@ -24,7 +24,7 @@ fn pages() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Long enough that it must be thinned out.
+/// A run that is long enough to be thinned out.
 fn days() -> Run {
     let mut run = samples::killed();
     let sample = run.phases[0].timeline.clone();

@@ -50,7 +50,7 @@ fn nearest(records: &[Record], began: Moment) -> Vec<(u32, SessionName)> {
     granted.into_iter().map(|(_, environment, session)| (environment, session.clone())).collect()
 }
 
-/// False if nobody answers any more, which is reported as a separate error.
+/// False if no node answers any more, which is reported as a separate error.
 async fn read(
     asker: &mut Asker,
     (environment, request): (u32, Request),
@@ -74,7 +74,7 @@ fn session_shown(status: u16, body: &[u8]) -> Result<Answer, String> {
         Some(SessionView { status, fencing_token, deployments }) => {
             Ok(Answer::Session { status, fencing: fencing_token, deployments })
         }
-        // The check reports what is wrong.
+        // The check reports the fault.
         None => refused(status, body, &["session_not_found"]),
     }
 }

@@ -18,7 +18,7 @@ const WAIT_SECONDS: u32 = 1;
 /// A steady load below the machine's limit, so that the cost of the fault is measured, not the machine.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// Runs until the field is closed, and then finishes its cycle.
+/// Runs until the load ends, and then finishes its cycle.
 pub async fn cycle(field: Arc<FaultRun>, number: u32) {
     let (organizations, nodes) = (ORGANIZATIONS.len() as u32, field.nodes.len());
     let organization = number % organizations;
@@ -67,7 +67,7 @@ async fn release(asker: &mut Asker, environment: u32, session: SessionName) {
     asker
         .ask(asked, &bytes, |status, body, before| match status {
             200 => Ok(Answer::Done),
-            // An earlier attempt may have released it; otherwise the lock was lost.
+            // An earlier attempt may have released the session; otherwise the lock was lost.
             status => refused(status, body, if before > 0 { &["session_released"] } else { &[] }),
         })
         .await;
@@ -81,7 +81,7 @@ pub fn shown(status: u16, body: &[u8]) -> Result<Answer, String> {
     Ok(Answer::Environment { holder, fencing, queue_length: view.queue_length })
 }
 
-/// An error unless its code is an expected one.
+/// Returns an error unless the answer's code is an expected one.
 pub fn refused(status: u16, body: &[u8], expected: &[&str]) -> Result<Answer, String> {
     let code = problem_code(body).unwrap_or("without a problem code");
     if expected.contains(&code) {
@@ -92,7 +92,7 @@ pub fn refused(status: u16, body: &[u8], expected: &[&str]) -> Result<Answer, St
 }
 
 pub const STEPS: &str = "steps do not overlap";
-/// File that the steps write to, in the directory of the cluster.
+/// The file that the steps write to, in the directory of the cluster.
 const TRACE: &str = "steps.trace";
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
@@ -141,7 +141,7 @@ fn counted(trace: &Path) -> (u64, u64) {
     (of("run"), of("overlap"))
 }
 
-/// Deploys to one environment, again whenever a deployment has ended.
+/// Deploys to one environment, again and again.
 pub async fn deploy(field: Arc<FaultRun>, organization: usize) {
     let mut asker = Asker::new(field.clone(), 0, organization % field.nodes.len());
     let of = format!("/organizations/{}", ORGANIZATIONS[organization]);

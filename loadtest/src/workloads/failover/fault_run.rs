@@ -12,13 +12,13 @@ use crate::history::{Answer, Moment, Record, Request};
 use crate::sync::locked;
 use crate::wire::{Api, Connection, ExchangeError, problem_code};
 
-/// One per shard, in the order of the shards: the CRC-32C of its name modulo the number of shards.
+/// One organization per shard, in the order of the shards: the CRC-32C of its name modulo the number of shards.
 pub const ORGANIZATIONS: [&str; 4] = ["a", "initech", "acme", "team-1"];
 
 pub struct FaultRun {
     pub nodes: Vec<SocketAddr>,
     api: Api,
-    /// Per organization.
+    /// The number of environments per organization.
     pub environments: u32,
     /// The prefix of every idempotency key, so that no two faults share one.
     pub name: String,
@@ -53,7 +53,7 @@ impl FaultRun {
         })
     }
 
-    /// In all organizations.
+    /// The number of environments in all organizations.
     pub fn count(&self) -> u32 {
         self.environments * ORGANIZATIONS.len() as u32
     }
@@ -102,7 +102,7 @@ impl FaultRun {
     }
 }
 
-/// A node that does not answer for this long may be paused; the next one is asked.
+/// A node that does not answer for this long may be paused; the client then tries the next one.
 const ATTEMPT: Duration = Duration::from_secs(5);
 /// A client without an answer for this long gives up. No fault here lasts as long.
 const GIVES_UP_AFTER: Duration = Duration::from_secs(60);
@@ -140,7 +140,7 @@ impl Asker {
         Self { field, number, home, node: home, left_home: Instant::now(), connection: None }
     }
 
-    /// Returns status and body; if it gave up, records an error and returns none.
+    /// Returns status and body; if the client gave up, records an error and returns none.
     pub async fn until_answered(&mut self, operation: Operation, request: &[u8]) -> Option<(u16, Vec<u8>)> {
         self.attempt(operation, request, |_, _| {}).await
     }

@@ -1,5 +1,5 @@
-//! The faults: name and needs of each, the allowed time until the next grant, and what it does to the cluster until that
-//! is whole again.
+//! The faults: the name and the requirements of each, the allowed time until the next grant, and its actions on the
+//! cluster until the cluster is whole again.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::server::{Cluster, member_name, name_of};
 use crate::wire::etcd::{EtcdClient, EtcdError, ShardRecord};
 use crate::workloads::failover::fault_run::FaultRun;
 
-/// Debian's location, below a directory named after the architecture.
+/// Debian's location; below it is a directory named after the architecture.
 const LIBRARIES: &str = "/usr/lib";
 const FAKETIME: &str = "faketime/libfaketimeMT.so.1";
 
@@ -34,9 +34,9 @@ pub enum ClusterFault {
     /// Nothing arrives at the owner: its transactions take effect, but their answers are lost.
     OwnerCannotReceive,
     TwoMembersDead,
-    /// etcd accepts no more writes until it is cleaned up.
+    /// etcd accepts no more writes until space is freed.
     EtcdFull,
-    /// One node an hour ahead, one an hour behind; then owners are killed.
+    /// One node's clock is an hour ahead, another's an hour behind; then owners are killed.
     ClocksOff,
     /// etcd is compacted continuously, even while a shard is loaded.
     Compaction,
@@ -79,7 +79,7 @@ impl ClusterFault {
         if is_killed { Some(10.0) } else { (self == Self::RollingRestart).then_some(2.0) }
     }
 
-    /// Whether it affects only the shards of one owner.
+    /// Whether the fault affects only the shards of one owner.
     fn hits_owner(self) -> bool {
         matches!(self, Self::KillOwner | Self::PauseOwner | Self::KillBoth | Self::PauseBoth) || self.cuts()
     }
@@ -91,13 +91,13 @@ impl ClusterFault {
         )
     }
 
-    /// Whether steps run meanwhile, which must not overlap with those of the next owner. A stopping node waits for its
-    /// steps, so faults that measure a stop run none.
+    /// Whether steps run during the fault; they must not overlap with those of the next owner. A stopping node waits
+    /// for its steps, so faults that measure a stop run none.
     pub fn has_steps(self) -> bool {
         self.hits_owner() && self != Self::CutOwnerFromNodes
     }
 
-    /// Why it is not possible on this machine.
+    /// Why the fault is not possible on this machine.
     pub fn missing(self) -> Option<&'static str> {
         (self == Self::ClocksOff && faketime().is_none()).then_some("libfaketime is not installed")
     }
@@ -111,7 +111,7 @@ pub fn faketime() -> Option<PathBuf> {
 
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 const ETCD_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-/// A member may be paused: the next one is asked.
+/// A member may be paused: after this time the next one is asked.
 const MEMBER_ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// Space left for the cluster before etcd is filled.
 const ROOM_BYTES: i64 = 24 * 1024 * 1024;
@@ -134,7 +134,7 @@ pub struct Impact {
     pub takeovers: u64,
 }
 
-/// Returns when every shard has an owner again.
+/// Injects a fault. Returns when every shard has an owner again.
 pub async fn inject(
     fault: ClusterFault,
     cluster: &mut Cluster,
@@ -178,7 +178,7 @@ pub async fn inject(
     Ok(Impact { began, shards, takeovers: after.iter().filter_map(taken).sum() })
 }
 
-/// The shards' owners according to etcd; waits while it has no leader.
+/// The shards' owners according to etcd; waits while etcd has no leader.
 async fn owners(cluster: &Cluster) -> Result<BTreeMap<u16, ShardRecord>, Fault> {
     let deadline = Instant::now() + ETCD_ANSWERS_WITHIN;
     loop {
@@ -209,7 +209,7 @@ fn busiest(cluster: &Cluster, owners: &BTreeMap<u16, ShardRecord>) -> Result<(us
     found.ok_or_else(|| Fault::Cluster("no node owns a shard".to_owned()))
 }
 
-/// They stay down for a while, then are restarted, members first.
+/// Kills nodes and members. They stay down for a while, then are restarted, members first.
 async fn kill(cluster: &mut Cluster, nodes: &[usize], members: &[usize], lengths: &Lengths) -> Result<(), Fault> {
     nodes.iter().try_for_each(|node| cluster.node(*node).kill())?;
     members.iter().try_for_each(|member| cluster.members.member(*member).kill())?;
@@ -259,7 +259,7 @@ async fn fill(cluster: &mut Cluster, lengths: &Lengths) -> Result<(), Fault> {
         let key = [JUNK, number.to_string().as_bytes()].concat();
         match etcd.put(&key, vec![1; JUNK_BYTES]).await {
             Err(error) if error.is_out_of_room() => break,
-            // There may be an election.
+            // An election may be in progress.
             Err(error) if !error.is_refusal() => return Err(error.into()),
             Err(_) | Ok(()) => {}
         }
@@ -318,7 +318,7 @@ async fn compact(cluster: &mut Cluster, victim: usize, lengths: &Lengths) -> Res
                 Err(error) => Err(error),
             };
             match forgotten {
-                // Nothing was written since, or there is an election.
+                // Nothing was written since, or an election is in progress.
                 Err(error) if !error.is_refusal() => return Err::<(), _>(error),
                 Err(_) | Ok(()) => tokio::time::sleep(COMPACTED_EVERY).await,
             }

@@ -38,9 +38,9 @@ const CLIENT_ERRORS: &str = "client errors";
 pub struct Settings {
     members: u32,
     nodes: u32,
-    /// Per organization; there is one organization per shard.
+    /// The number of environments per organization; there is one organization per shard.
     environments: u32,
-    /// Duration of the load before each fault, and after the cluster is whole again.
+    /// Duration of the load before each fault, and after the cluster has recovered.
     calm_seconds: u64,
     /// How long a process is paused.
     paused_seconds: u64,

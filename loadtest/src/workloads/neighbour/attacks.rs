@@ -16,11 +16,11 @@ use crate::sync::locked;
 use crate::wire::problem_code;
 use crate::workloads::neighbour::tenant::{Caller, Tenant};
 
-/// Pause after an answer. The load generator shares the machine's processors with the server: without a pause, the
+/// The pause after an answer. The load generator shares the machine's processors with the server: without a pause, the
 /// neighbour's use of CPU would hide its use of all other resources.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The niceness of the neighbour's clients, for the same reason. They would be on other machines; here each answer
-/// wakes one of them, which could take the processor from a server thread that still has others to answer.
+/// The niceness of the neighbour's clients, for the same reason. In practice they would be on other machines; here each
+/// answer wakes one of them, which could take the processor from a server thread that still has others to answer.
 const LOWEST_PRIORITY: i32 = 19;
 /// A followed stream or log is closed after this long, and reopened.
 const HELD: Duration = Duration::from_secs(5);
@@ -81,11 +81,11 @@ impl Attack {
     }
 }
 
-/// Running attacks; dropping it ends them.
+/// The running attacks; dropping this ends them.
 pub struct Attacking {
     attacks: Vec<Attack>,
     thread: JoinHandle<()>,
-    /// Dropping it ends the thread.
+    /// Dropping this ends the thread.
     stop: oneshot::Sender<()>,
     faults: mpsc::UnboundedReceiver<Fault>,
     seen: Arc<Mutex<BTreeMap<String, u64>>>,
@@ -149,8 +149,8 @@ impl Attacking {
         names.find(|name| !seen.keys().any(|what| what.starts_with(name)))
     }
 
-    /// Ends them, and waits until no request or step of theirs is running. Returns the answers by attack and code,
-    /// counted.
+    /// Ends the attacks, and waits until none of their requests or steps is running. Returns the answers by attack and
+    /// code, counted.
     pub async fn end(mut self) -> Result<BTreeMap<String, u64>, Fault> {
         if let Ok(fault) = self.faults.try_recv() {
             return Err(fault);
@@ -285,7 +285,7 @@ impl Attacker {
         }
     }
 
-    /// In a loop: sends the request, and keeps the connection open for a while without reading.
+    /// Repeatedly sends the request, and keeps the connection open for a while without reading.
     async fn hold(&self, request: &[u8]) -> Result<(), Fault> {
         loop {
             let mut connection = self.connected().await.connection;

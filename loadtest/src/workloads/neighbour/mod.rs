@@ -55,7 +55,7 @@ impl Kind for Settings {
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         let tenant = Tenant::move_in(test).await?;
         tenant.prepare(self.crowd).await?;
-        // The last one is for the stream.
+        // The last environment is for the stream.
         test.environments(1..=self.environments + 1, "{}").await?;
         test.connect(test.common.connections).await?;
         for _ in 0..test.common.rounds {
@@ -72,7 +72,7 @@ impl Kind for Settings {
 }
 
 impl Settings {
-    /// The p99 of every operation, in microseconds.
+    /// Returns the p99 of every operation, in microseconds.
     async fn round(
         &self,
         test: &mut LoadTest,

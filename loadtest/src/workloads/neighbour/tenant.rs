@@ -92,7 +92,7 @@ impl Tenant {
         Ok(())
     }
 
-    /// Waits until none of its deployments runs.
+    /// Waits until none of the neighbour's deployments runs.
     pub async fn rest(self: &Arc<Self>) -> Result<(), Fault> {
         let mut caller = self.caller().await?;
         let resting = async {
@@ -135,20 +135,20 @@ impl Caller {
         }
     }
 
-    /// Returns the id of the created object.
+    /// Creates an object, and returns its id.
     pub async fn make(&mut self, path: &str, body: &str, id: &'static str) -> Result<String, Fault> {
         let made = made_id(self.ask("POST", path, body).await?, id);
         made.ok_or_else(|| Fault::Neighbour(format!("the answer to POST {path} has no {id}")))
     }
 
-    /// Returns its path.
+    /// Creates an environment, and returns its path.
     pub async fn environment(&mut self, pipeline: &str, name: &str) -> Result<String, Fault> {
         let path = format!("/pipelines/{pipeline}/ephemeral-environments/{name}");
         self.ask("PUT", &path, "{}").await?;
         Ok(path)
     }
 
-    /// Returns the session. A previous round may still hold the lock, hence the force-claim.
+    /// Claims an environment, and returns the session. A previous round may still hold the lock, hence the force-claim.
     pub async fn claim(&mut self, environment: &str) -> Result<String, Fault> {
         self.make(&format!("{environment}/force-claim"), "{}", "sessionId").await
     }

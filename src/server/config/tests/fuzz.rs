@@ -49,7 +49,7 @@ fn document(text: &[u8]) -> Document {
     Document::new(Path::new("fuzzed.toml"), String::from_utf8_lossy(text).into_owned())
 }
 
-/// The messages without quotes from the file.
+/// The messages, without text quoted from the file.
 fn check(text: &[u8], faults: &[Fault]) -> Vec<String> {
     let lines = 1 + text.iter().filter(|byte| **byte == b'\n').count();
     let mut kinds: Vec<String> = Vec::new();

@@ -79,14 +79,14 @@ fn file(name: &str, value: &str) -> String {
     }
 }
 
-/// What a key takes, as its fault says for a value that no key takes.
+/// The allowed values of a key, from the fault for a value that no key accepts.
 fn allowed(key: &Key) -> String {
     let faults = load_text(&file(key.name, "{ a = 1 }")).unwrap_err();
     let allowed = faults[0].split_once(" must be ").map_or("", |(_, allowed)| allowed);
     allowed.strip_suffix(", got a table").unwrap_or(allowed).to_owned()
 }
 
-/// The bounds of a number, if that is what is allowed; `what` begins the sentence.
+/// The bounds of a number, if the allowed values are one; `what` begins the sentence.
 fn bounds(allowed: &str, what: &str) -> Option<(u32, u32)> {
     let (min, max) = allowed.strip_prefix(what)?.split_once(" to ")?;
     Some((min.parse().unwrap(), max.strip_suffix(", or \"off\"").unwrap_or(max).parse().unwrap()))

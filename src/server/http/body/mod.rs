@@ -16,23 +16,22 @@ use super::problem::{FieldError, Problem};
 use crate::forms::{Element, Form, Reader, Spelling, Text};
 use http1::{CutShort, Headers, Incoming, Request, ascii};
 
-/// More than any of our requests needs.
+/// More than any request needs.
 pub const BODY_MAX: usize = 64 * 1024;
-/// More parameters than any of our forms has.
+/// More parameters than any form has.
 const PARAMETERS_MAX: usize = 32;
 
-/// A body within its bounds that claims to be JSON.
+/// A body within the size limit whose declared type is JSON.
 pub struct Body {
     bytes: Bytes,
 }
 
-/// The only way to read a body for a request of the API. A client may take long to send one and lose its access
-/// meanwhile; then it is refused immediately. Afterwards `access` has the caller's current role, before anything is
-/// decided by it.
+/// The only way to read a body for a request of the API. If the client loses its access while it sends the body, it is
+/// refused immediately. Afterwards `access` has the caller's current role, before any decision depends on it.
 pub async fn read_body(call: &mut Call, access: &mut Access) -> Result<Body, Problem> {
     let bytes = match read_at_once(&call.request, &mut call.incoming)? {
         Some(bytes) => bytes,
-        // Boxed, so that the many requests that do not need it reserve no room for it.
+        // Boxed, so that the many requests whose body is already here reserve no space for it.
         None => {
             Box::pin(async {
                 tokio::select! {
@@ -51,12 +50,12 @@ pub async fn read_body(call: &mut Call, access: &mut Access) -> Result<Body, Pro
     Ok(Body { bytes })
 }
 
-/// For a handler that needs only the form of a body.
+/// Reads the form of a body, for a handler that needs nothing else.
 pub async fn read_form<T: Form>(call: &mut Call, access: &mut Access) -> Result<T, Problem> {
     read_body(call, access).await?.form()
 }
 
-/// For a request that needs no access, such as a sign-in.
+/// Reads the form of a request that needs no access, such as a sign-in.
 pub async fn read_open_form<T: Form>(call: &mut Call) -> Result<T, Problem> {
     let bytes = read(call).await?;
     if !bytes.is_empty() {
@@ -94,7 +93,7 @@ impl Body {
     }
 }
 
-/// A body for a record that the path names, with the faults of both.
+/// Reads a body for the record that the path names. The reader has the faults of both.
 pub fn read_named<N: Text, T: Form>(field: &str, name: &str, element: &Element<'_>) -> (Option<(N, T)>, Reader) {
     let mut reader = Reader::new(Spelling::Camel);
     let name = N::parse_text(name).map_err(|malformed| reader.outer_fault(field, malformed.to_string())).ok();

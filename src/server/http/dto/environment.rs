@@ -10,28 +10,28 @@ use domain::{CommitId, Configuration, Environment, EnvironmentKey, LastDeploymen
 view! {
     /// An environment without its configuration.
     pub struct EnvironmentListItem<'a> of (pipeline_id: &'a str, env_name: &'a str, environment: &'a Environment) {
-        /// Unique in its pipeline.
+        /// The environment's name, unique in its pipeline.
         #[schema(example = "review-1")]
         env_name: &'a str,
-        /// Its pipeline.
+        /// The environment's pipeline.
         #[schema(example = "web")]
         pipeline_id: &'a str,
-        /// Those of its configuration, for telling environments apart.
+        /// The labels of the environment's configuration, to tell environments apart.
         #[schema(example = json!({ "size": "large" }))]
         labels: BTreeMap<&'a str, &'a str> = environment.configuration.as_deref().map(labels).unwrap_or_default(),
         lock_status: LockStatus = Named(environment.lock_status()),
-        /// The holder; null unless it is locked.
+        /// The holder; null unless the environment is locked.
         lock: Option<LockView<'a>> = environment.lock.as_deref().map(LockView::new),
-        /// How many sessions wait for it by name.
+        /// How many sessions wait for this environment by name.
         #[schema(example = 3)]
         queue_length: usize = environment.queue.len(),
-        /// Why the server took it out of service, if it did.
+        /// Why the server took the environment out of service, if it did.
         #[schema(example = "the deployment of main after a release failed")]
         disabled_reason: Option<&'a str> = environment.disabled_reason.as_deref(),
-        /// The one that runs or waits for an approval, or null.
+        /// The deployment that runs or waits for an approval, or null.
         current_deployment: Option<CurrentDeploymentView<'a>> =
             environment.current_deployment().map(CurrentDeploymentView::new),
-        /// The last one that ended, or null.
+        /// The last deployment that ended, or null.
         last_deployment: Option<LastDeploymentView<'a>> =
             environment.last_deployment.as_ref().map(LastDeploymentView::new),
     }
@@ -49,7 +49,7 @@ view! {
 }
 
 view! {
-    /// Who holds an environment.
+    /// The lock of an environment: its holder.
     pub struct LockView<'a> as Lock of (holder: &'a Session) {
         session_id: SessionId = Written(holder.id),
         user: UserView<'a> = UserView::new(&holder.user),
@@ -59,11 +59,11 @@ view! {
         /// What the holder said about the claim, or null.
         #[schema(example = "PR 412")]
         context: Option<&'a str> = holder.context.as_ref().map(|context| context.as_str()),
-        /// Since when.
+        /// When the holder got the lock.
         claimed_at: Time = Time(holder.claimed.as_ref().map_or(holder.created_at, |claimed| claimed.at)),
-        /// When it expires unless its holder is active before; null: it never expires on its own.
+        /// When the lock expires unless the holder is active before; null if it never expires on its own.
         expires_at: Option<Time> = holder.expiry().map(|(until, _)| Time(until.at)),
-        /// Rises by one with each grant of the environment and never restarts.
+        /// Rises by one with each grant of the environment's lock, and never restarts.
         #[schema(example = 42)]
         fencing_token: u64 = holder.fencing_token().unwrap_or_default(),
     }
@@ -72,7 +72,7 @@ view! {
 view! {
     /// The lock of one of several environments.
     pub struct HolderView<'a> as HeldEnvironment of (env_name: &'a str, holder: &'a Session) {
-        /// The environment that is held.
+        /// The locked environment.
         #[schema(example = "review-1")]
         env_name: &'a str,
         #[serde(flatten)]
@@ -81,31 +81,31 @@ view! {
 }
 
 view! {
-    /// The last deployment of an environment that ended.
+    /// The environment's last deployment that has ended.
     pub struct LastDeploymentView<'a> as LastDeployment of (last: &'a LastDeployment) {
         deployment_id: DeploymentId = Written(last.id),
-        /// What was deployed.
+        /// The commit that was deployed.
         #[schema(example = "c0ffee1")]
         commit_id: &'a str = last.commit.as_str(),
         status: DeploymentStatus = Named(last.status),
-        /// When it ended.
+        /// When the deployment ended.
         finished_at: Time = Time(last.finished_at),
     }
 }
 
 view! {
-    /// How an environment is set up. It can be sent back with a PUT.
+    /// The configuration of an environment. It can be sent back with a PUT.
     pub struct ConfigurationView<'a> as Configuration of (configuration: &'a Configuration) {
-        /// For people.
+        /// A description for people.
         #[schema(example = "For looking at a pull request")]
         description: &'a str = configuration.description.as_str(),
-        /// For listing environments and for claiming any of them.
+        /// Labels for listing environments and for claiming any of them.
         #[schema(example = json!({ "size": "large" }))]
         labels: BTreeMap<&'a str, &'a str> = labels(configuration),
         /// Whether a claim that names a commit also deploys it.
         #[schema(example = true)]
         deploy_on_claim: bool = configuration.deploy_on_claim,
-        /// The TTL of a session that asks for none; null: such a session does not expire.
+        /// The TTL of a session whose claim gives none; null if such a session does not expire.
         #[schema(example = 900)]
         default_ttl_seconds: Option<u32> = configuration.default_ttl_seconds,
         /// The longest TTL that a session may have.
@@ -117,14 +117,14 @@ view! {
         /// How many sessions may wait for the lock.
         #[schema(example = 10000)]
         max_queue_length: u32 = configuration.max_queue_length,
-        /// The least role that may take the lock from its holder.
+        /// The lowest role that may take the lock from its holder.
         force_claim_role: Role = Named(configuration.force_claim_role),
-        /// Deployed after a release or an expiry, before anybody else gets the environment.
+        /// What is deployed after a release or an expiry, before the next session gets the environment.
         on_release: Option<OnReleaseView<'a>> = configuration.on_release.as_ref().map(OnReleaseView::new),
         /// A disabled environment is not handed out; its holder may finish.
         #[schema(example = false)]
         disabled: bool = configuration.disabled,
-        /// For the steps of deployments.
+        /// Variables for the steps of deployments.
         #[schema(example = json!({ "TIER": "review" }))]
         variables: BTreeMap<&'a str, &'a str> =
             configuration.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
@@ -132,9 +132,9 @@ view! {
 }
 
 view! {
-    /// What puts an environment in order again after a release.
+    /// How an environment is reset after a release.
     pub struct OnReleaseView<'a> as OnRelease of (commit: &'a CommitId) {
-        /// Deployed like any other.
+        /// The commit, which is deployed like any other.
         #[schema(example = "main")]
         commit_id: &'a str = commit.as_str(),
     }

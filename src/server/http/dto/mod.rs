@@ -1,9 +1,9 @@
 //! Responses in JSON with camelCase names. Views borrow from the domain's types, so that responses are written in one
 //! pass. A view that only one resource uses is next to its handlers.
 
-/// Defines a view: each field with its description and the value that `new` gives it. `as` names the schema; a `let`
-/// before the fields computes a value that several of them use. A field without a value takes the argument or the `let`
-/// of the same name.
+/// Defines a view: each field with its description and its value in `new`. `as` names the schema; a `let` before the
+/// fields computes a value that several fields use. A field without a value takes the argument or the `let` of the same
+/// name.
 macro_rules! view {
     (
         $(#[$doc:meta])*

@@ -11,7 +11,7 @@ use domain::{EndedHow, ForceClaimed, Identifier, KeptBy, Session};
 use locks::{ListedSession, Queued, Waiting};
 
 view! {
-    /// One claim from beginning to end.
+    /// One claim of a lock, from the request to its end.
     pub struct SessionView<'a> as Session
     of (env_name: Option<&'a str>, session: &'a Session, waiting: Option<Waiting>)
     // Destructured, so that a new field cannot be forgotten here.
@@ -32,57 +32,57 @@ view! {
     let status = session.status();
     {
         session_id: SessionId = Written(*id),
-        /// Null while it waits for any environment.
+        /// The environment's name; null while the session waits for any environment.
         #[schema(example = "review-1")]
         env_name: Option<&'a str>,
         lock_status: SessionStatus = Named(status),
-        /// Whether somebody took the lock by force; `endedBy` and `endedAt` say who and when.
+        /// Whether the lock was taken by force; `endedBy` and `endedAt` say by whom and when.
         #[schema(example = false)]
         overridden: bool = status == domain::SessionStatus::Overridden,
-        /// Whose it is.
+        /// The member who claimed.
         user: UserView<'a> = UserView::new(user),
         /// The commit that was named in the claim, or null.
         #[schema(example = "c0ffee1")]
         commit_id: Option<&'a str> = commit.as_ref().map(|commit| commit.as_str()),
-        /// What was said about the claim, or null.
+        /// The reason given in the claim, or null.
         #[schema(example = "PR 412")]
         context: Option<&'a str> = context.as_ref().map(|context| context.as_str()),
-        /// Its priority in the queue.
+        /// The priority in the queue.
         #[schema(example = 0)]
         priority: i8 = priority.get(),
-        /// Its position in the queue, from 1; null if it is not queued.
+        /// The position in the queue, from 1; null if the session is not queued.
         #[schema(example = 1)]
         queue_position: Option<usize> = waiting.map(|waiting| waiting.position),
-        /// Rises by one with each grant of the environment and never restarts, so that the target of a deployment can
-        /// refuse an older one. Null until it has the lock.
+        /// Rises by one with each grant of the environment's lock, and never restarts, so that the target of a
+        /// deployment can refuse an older token. Null until the session gets the lock.
         #[schema(example = 42)]
         fencing_token: Option<u64> = session.fencing_token(),
-        /// When it was asked for.
+        /// When the session was requested.
         created_at: Time = Time(*created_at),
-        /// When it got the lock; null before.
+        /// When the session got the lock; null before.
         claimed_at: Option<Time> = claimed.as_ref().map(|claimed| Time(claimed.at)),
-        /// When it expires unless its holder is active before; in the queue, unless somebody polls it before. Null: it
-        /// never expires on its own, or has ended.
+        /// When the session expires unless its holder is active before, or, in the queue, polls before. Null if the
+        /// session never expires on its own, or has ended.
         expires_at: Option<Time> = match waiting {
             Some(waiting) => Some(Time(waiting.until)),
             None => session.expiry().filter(|_| ended.is_none()).map(|(until, _)| Time(until.at)),
         },
-        /// When it ended; null before.
+        /// When the session ended; null before.
         ended_at: Option<Time> = ended.as_ref().map(|ended| Time(ended.at)),
-        /// Who ended it; null if nobody did.
+        /// Who ended the session; null if nobody did.
         ended_by: Option<EndedByView<'a>> = EndedByView::of(session),
-        /// Why it expired; null if it did not.
+        /// Why the session expired; null if it did not.
         end_reason: Option<Expiry> = ended.as_ref().and_then(|ended| end_reason(ended.how)),
-        /// What its user should know: that its lock never expires on its own, or the lock that it waits for. Null if
-        /// there is nothing to say.
+        /// Information for the session's user: that the lock never expires on its own, or about the lock that the
+        /// session waits for. Null if there is none.
         #[schema(example = "this lock has no TTL and never expires on its own: release it when you are done")]
         warning: Option<&'static str> = match waiting {
             Some(waiting) => waiting.holder_never_expires.then_some(ENDLESS_WAIT),
             None => session.never_expires().then_some(ENDLESS_LOCK),
         },
-        /// The newest hundred, in order of arrival; `deploymentCount` counts them all.
+        /// The newest hundred deployments, oldest first; `deploymentCount` counts all of them.
         deployments: Vec<DeploymentBrief<'a>> = deployments.iter().map(DeploymentBrief::new).collect(),
-        /// How many deployments it has had.
+        /// How many deployments the session has had.
         #[schema(example = 1)]
         deployment_count: u64 = *deployment_count,
     }
@@ -98,9 +98,9 @@ const ENDLESS_WAIT: &str = "the lock that this session waits for has no TTL and 
 #[serde(rename_all = "camelCase")]
 #[schema(as = EndedBy)]
 pub struct EndedByView<'a> {
-    // Not a flattened `UserView`, whose names would be looked at for something to escape.
+    // Not a flattened `UserView`: serializing one would search its field names for characters to escape.
     user_id: UserId,
-    /// Unique in the organization.
+    /// The member's name, unique in the organization.
     #[schema(example = "ana")]
     name: &'a str,
     /// The session that took over, or null.
@@ -114,7 +114,7 @@ view! {
     {
         #[serde(flatten)]
         session: SessionView<'a> = SessionView::new(name, &listed.session, listed.waiting),
-        /// The pipeline of its environment, or of the environments that it waits for.
+        /// The pipeline of the session's environment, or of the environments that it waits for.
         #[schema(example = "web")]
         pipeline_id: &'a str = listed.pipeline.pipeline.as_str(),
     }
@@ -133,7 +133,7 @@ impl<'a> EndedByView<'a> {
 }
 
 view! {
-    /// A session that took the lock by force, or found it free.
+    /// A session whose forced claim succeeded, whether the lock was taken or free.
     pub struct ForceClaimView<'a> as ForceClaimedSession of (env_name: &'a str, claimed: &'a ForceClaimed) {
         #[serde(flatten)]
         session: SessionView<'a> = SessionView::new(Some(env_name), &claimed.session, None),
@@ -155,26 +155,26 @@ view! {
     let Queued { waiter, any } = queued;
     let session = &waiter.session;
     {
-        /// From 1.
+        /// The position in the queue, from 1.
         #[schema(example = 1)]
         position: usize,
-        /// Null for a claim that waits on its connection: its session begins with the lock.
+        /// The session; null for a claim that waits on its connection, whose session begins with the lock.
         session_id: Option<SessionId> = (waiter.kept_by == KeptBy::Polling).then_some(Written(session.id)),
         /// Who waits.
         user: UserView<'a> = UserView::new(&session.user),
         /// The commit that was named in the claim, or null.
         #[schema(example = "c0ffee1")]
         commit_id: Option<&'a str> = session.commit.as_ref().map(|commit| commit.as_str()),
-        /// What was said about the claim, or null.
+        /// The reason given in the claim, or null.
         #[schema(example = "PR 412")]
         context: Option<&'a str> = session.context.as_ref().map(|context| context.as_str()),
-        /// Higher priorities go first.
+        /// The priority: higher ones go first.
         #[schema(example = 0)]
         priority: i8 = session.priority.get(),
-        /// Whether it waits for any environment whose labels match.
+        /// Whether the claim is for any environment with matching labels.
         #[schema(example = false)]
         any: bool = *any,
-        /// When it began to wait.
+        /// When the wait began.
         created_at: Time = Time(session.created_at),
     }
 }

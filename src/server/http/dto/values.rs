@@ -24,7 +24,7 @@ impl<T: Display> Serialize for Text<T> {
 #[derive(Debug, Clone, Copy)]
 pub struct Time(pub Timestamp);
 
-/// The text of a time, made without `core::fmt` for speed: every response contains several.
+/// The text of a time, created without `core::fmt` for speed: every response contains several.
 struct TimeText([u8; "2026-11-15T09:30:00.123Z".len()]);
 
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
@@ -92,7 +92,7 @@ view! {
     /// A member, by id and name.
     pub struct UserView<'a> as User of (person: &'a Person) {
         user_id: UserId = Written(person.id),
-        /// Unique in the organization.
+        /// The member's name, unique in the organization.
         #[schema(example = "ana")]
         name: &'a str = &person.name,
     }

@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use self::operation::Components;
 use self::schema::{Missing, ProblemHolderView, ProblemView, of_type};
 
-/// The document of these paths with their operations, in this order, which is that of the explorer's page.
+/// The document of these paths with their operations. Their order is that of the explorer's page.
 pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)>)>) -> String {
     let mut components = Components { schemas: of_type::<ProblemView<'_>>(Missing::LeftOut), ..Components::default() };
     components.schemas.append(&mut of_type::<ProblemHolderView<'_>>(Missing::LeftOut));
@@ -86,7 +86,7 @@ fn info() -> Value {
     })
 }
 
-/// In the order in which a newcomer needs them.
+/// In an order that suits newcomers.
 const TAGS: [(&str, &str); 12] = [
     ("Ephemeral environments", "Claim an environment, wait for it, deploy to it, release it."),
     ("Pipelines", "What is deployed to environments, and how."),

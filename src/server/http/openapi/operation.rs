@@ -20,14 +20,14 @@ pub struct Operation {
     summary: String,
     description: &'static str,
     public: bool,
-    /// The path parameter whose record can be created, changed and deleted safely, so it has another example.
+    /// The path parameter with a special example: a record that can be created, changed and deleted safely.
     on_example: Option<&'static str>,
-    /// Whether that record need not exist.
+    /// Whether the record of `on_example` need not exist.
     creates: bool,
     parameters: Vec<Value>,
     body: Option<Value>,
     answers: Vec<(u16, Value)>,
-    /// Errors that it may get before it reaches its handler.
+    /// Errors that the operation may return before its handler runs.
     early_codes: &'static [Code],
     codes: Vec<Code>,
     /// The schemas that the body and the responses reference.
@@ -41,7 +41,7 @@ pub struct Components {
     pub problems: Map<String, Value>,
 }
 
-/// Errors that any API request may get before it reaches its handler.
+/// Errors that any API request may return before its handler runs.
 const API_CODES: [Code; 9] = [
     Code::InvalidParameter,
     Code::MissingToken,
@@ -118,7 +118,7 @@ impl Operation {
         Self { on_example: Some(parameter), ..self }
     }
 
-    /// The same for a record that the operation creates unless it exists.
+    /// Like [`Operation::on_example`], for a record that the operation creates unless it exists.
     pub fn creates(self, parameter: &'static str) -> Self {
         Self { creates: true, ..self.on_example(parameter) }
     }
@@ -140,7 +140,7 @@ impl Operation {
         self.fails(&KEY_CODES)
     }
 
-    /// A body that is encoded like an HTML form. The operation is a write.
+    /// Sets a body that is encoded like an HTML form. The operation is a write.
     pub fn body_form(mut self, name: &str, schema: Value) -> Self {
         let (description, example) = (schema["description"].clone(), schema["examples"][0].clone());
         let schema = self.schemas.named(name, schema);
@@ -151,7 +151,7 @@ impl Operation {
         self.fails(&codes).writes()
     }
 
-    /// A JSON body; the operation is a write. The explorer fills in the form's example.
+    /// Sets a JSON body; the operation is a write. The explorer fills in the form's example.
     pub fn body<T: Form>(mut self) -> Self {
         let mut reader = Reader::new(Spelling::Camel);
         T::read(&Element::empty_object(), &mut reader);
@@ -188,7 +188,7 @@ impl Operation {
         self
     }
 
-    /// A list with `limit` and `offset`.
+    /// Answers a list with `limit` and `offset`.
     pub fn lists<T: ToSchema>(self, description: &str) -> Self {
         self.query::<Limit>("limit", "How many, 50 if left out")
             .query::<Offset>("offset", "After how many, 0 if left out")
@@ -199,14 +199,14 @@ impl Operation {
         self.writes().answers_nothing(204, description, &[])
     }
 
-    /// One record with its `ETag`; 304 if the client already has this version.
+    /// Answers one record with its `ETag`; 304 if the client already has this version.
     pub fn answers_unless_known<T: ToSchema>(self, description: &str) -> Self {
         self.header("If-None-Match", "An earlier `ETag`: 304 if nothing has changed since")
             .answers::<T>(200, description, &["ETag"])
             .answers_nothing(304, "It has not changed", &["ETag"])
     }
 
-    /// The same for a read that can wait for a change.
+    /// Like `answers_unless_known`, for a read that can wait for a change.
     pub fn answers_when_changed<T: ToSchema>(self, description: &str) -> Self {
         self.answers_unless_known::<T>(description).query::<WaitSeconds>(
             "waitSeconds",
@@ -230,7 +230,7 @@ impl Operation {
         self.answers_named(status, description, &format!("{record}Answer"), schema, headers)
     }
 
-    /// One record without a `data` envelope, as a standard requires.
+    /// Answers one record without a `data` envelope, as a standard requires.
     pub fn answers_plain<T: ToSchema>(mut self, status: u16, description: &str, headers: &[&str]) -> Self {
         let content = json!({ "application/json": { "schema": self.include::<T>() } });
         self.answers_with(status, description, Some(content), headers)
@@ -259,7 +259,7 @@ impl Operation {
         self.answers_named(200, description, &name, schema, &["Link"])
     }
 
-    /// JSON with a named schema.
+    /// Answers JSON with a named schema.
     pub fn answers_named(
         mut self,
         status: u16,
@@ -277,7 +277,7 @@ impl Operation {
         self.answers_with(200, description, Some(content), &[])
     }
 
-    /// Text, or one JSON object per line, as the request chooses.
+    /// Answers text, or one JSON object per line, as the request chooses.
     pub fn answers_lines<T: ToSchema>(mut self, description: &str, headers: &[&str]) -> Self {
         let content = json!({
             "text/plain": { "schema": { "type": "string" } },
@@ -286,7 +286,7 @@ impl Operation {
         self.answers_with(200, description, Some(content), headers)
     }
 
-    /// Content of another type.
+    /// Answers content of another type.
     pub fn answers_content(self, status: u16, description: &str, content: Value, headers: &[&str]) -> Self {
         self.answers_with(status, description, Some(content), headers)
     }
@@ -309,13 +309,13 @@ impl Operation {
         self
     }
 
-    /// Enters a type's schema and those it references; returns a reference to it.
+    /// Adds the schemas of a type and of those it references; returns a reference to it.
     fn include<T: ToSchema>(&mut self) -> Value {
         self.schemas.0.append(&mut schema::of_type::<T>(Missing::Null));
         reference(&T::name())
     }
 
-    /// The operation at this path; enters everything it references into `components`.
+    /// The operation at this path; adds everything it references to `components`.
     pub fn describe(mut self, path: &str, components: &mut Components) -> Value {
         components.schemas.extend(self.schemas.0);
         let missing = parameters::missing(path, self.on_example.filter(|_| self.creates));
@@ -326,7 +326,7 @@ impl Operation {
             responses.insert(status.to_string(), problem_response(status, &codes));
         }
         if self.public {
-            // Sent by the HTTP parser, without a body.
+            // The HTTP parser sends this, without a body.
             responses.insert("431".to_owned(), json!({ "description": "The head of the request is too large" }));
         }
         responses.extend(self.answers.into_iter().map(|(status, response)| (status.to_string(), response)));
@@ -348,7 +348,7 @@ impl Operation {
     }
 }
 
-/// `List Tokens` for `listTokens`.
+/// Turns `listTokens` into `List Tokens`.
 fn in_words(id: &str) -> String {
     let mut words = String::new();
     for letter in id.chars() {

@@ -13,7 +13,8 @@ use domain::{
 };
 use events::EventId;
 
-/// The parameters of a path with the examples that the explorer fills in, which is `example` for one of them.
+/// The parameters of a path with the examples that the explorer fills in; the parameter `on_example` has its own
+/// example.
 pub fn of_path(path: &str, on_example: Option<&str>) -> Vec<Value> {
     let described = names_in(path).map(|name| {
         let (description, mut schema, _) = path_parameter(name);
@@ -27,7 +28,7 @@ pub fn of_path(path: &str, on_example: Option<&str>) -> Vec<Value> {
     described.collect()
 }
 
-/// The codes for records of a path that do not exist; `created` is a parameter whose record need not.
+/// The codes for missing records of a path; the record of the parameter `created` need not exist.
 pub fn missing<'p>(path: &'p str, created: Option<&'p str>) -> impl Iterator<Item = Code> + use<'p> {
     names_in(path).filter(move |name| created != Some(*name)).filter_map(|name| path_parameter(name).2)
 }
@@ -41,11 +42,11 @@ pub fn time() -> Value {
     json!({ "type": "string", "format": "date-time" })
 }
 
-/// A description, a schema, and the code for a record that does not exist.
+/// A parameter's description, its schema, and the code for a missing record.
 fn path_parameter(name: &str) -> (&'static str, Value, Option<Code>) {
     let identifier = |example| example_of(Identifier::text_schema(), example);
     let (description, schema, missing) = match name {
-        // Any request with a token may get its code.
+        // No code here: any request with a token may get it.
         "orgId" => return ("The organization", identifier("acme"), None),
         "pipelineId" => ("The pipeline", identifier("web"), Code::PipelineNotFound),
         "envName" => ("The environment", identifier("review-1"), Code::EnvironmentNotFound),
@@ -93,7 +94,7 @@ fn query_example(name: &str) -> Value {
         "since" | "from" => json!("2026-11-15T00:00:00Z"),
         "until" | "to" => json!("2026-11-16T00:00:00Z"),
         "lastEventId" => json!(EventId::EXAMPLE),
-        // A missing example, which the tests report.
+        // No example; the tests report that.
         _ => Value::Null,
     }
 }
@@ -107,7 +108,7 @@ fn header_example(name: &str) -> &'static str {
     match name {
         idempotent::HEADER => "0199f3c2-a4b0-7f3e-9d2c-5a1b2c3d4e5f",
         LAST_EVENT_ID => EventId::EXAMPLE,
-        // An `ETag`.
+        // The example of an `ETag`.
         _ => "\"3\"",
     }
 }

@@ -164,7 +164,7 @@ pub fn split_events(schemas: &mut Map<String, Value>) {
     let Some(general) = schemas.remove("Event") else { return };
     let mut mapping = Map::new();
     let mut events = Vec::new();
-    // Only events have these.
+    // Only events use these schemas.
     schemas.append(&mut of_type::<RevocationReason>(Missing::Null));
     schemas.append(&mut of_type::<SignInMethod>(Missing::Null));
     for shape in EventData::SHAPES {
@@ -228,18 +228,19 @@ fn of_member(member: &EventMember) -> Value {
     schema
 }
 
-/// Why a request was refused or failed, by RFC 9457. `code` says which of the further members there are.
+/// Why a request was refused or failed, in the format of RFC 9457. `code` determines which optional members are
+/// present.
 #[derive(ToSchema)]
 #[schema(as = Problem, rename_all = "camelCase")]
 #[expect(dead_code, reason = "only describes the members")]
 pub struct ProblemView<'a> {
-    /// The page about the code.
+    /// The page that explains the code.
     #[schema(format = "uri-reference", example = "/problems/environment_locked")]
     r#type: String,
-    /// What the code means, in a few words.
+    /// The meaning of the code, in a few words.
     #[schema(example = "The environment is locked")]
     title: String,
-    /// The status of the answer.
+    /// The status of the response.
     #[schema(example = 409)]
     status: u16,
     /// What is wrong this time, and what to do next.
@@ -249,21 +250,21 @@ pub struct ProblemView<'a> {
     /// The id of the request, which is also in the server's log.
     #[schema(example = "0199f3c2-a4b0-7f3e-9d2c-5a1b2c3d4e5f")]
     request_id: String,
-    /// When to try again.
+    /// The number of seconds to wait before a retry.
     #[schema(example = 5)]
     retry_after_seconds: Option<u64>,
-    /// The faults of the request, all of them.
+    /// All faults of the request.
     errors: Option<Vec<FieldErrorView>>,
-    /// Of an exchange of tokens: the code again, where clients of OAuth look for it.
+    /// The code again, for an exchange of tokens: OAuth clients look for it here.
     #[schema(example = "invalid_grant")]
     error: Option<String>,
-    /// The lowest role that may do it.
+    /// The lowest role that may make the request.
     required_role: Option<Role>,
-    /// Who holds the environment, or whose session it is; null if there is no single holder.
+    /// Who holds the environment, or the session's owner; null if there is no single holder.
     holder: Option<ProblemHolderView<'a>>,
-    /// Of a claim of any environment: who holds what it could have had, at most ten, longest first.
+    /// For a claim of any environment: the holders of the environments it could have got, at most ten, longest first.
     holders: Option<Vec<HolderView<'a>>>,
-    /// How many sessions wait, or may wait.
+    /// How many sessions wait, or the maximum.
     #[schema(example = 3)]
     queue_length: Option<u64>,
     /// The position of the session in the queue, from 1.
@@ -277,7 +278,7 @@ pub struct ProblemView<'a> {
     ended_by: Option<EndedByView<'a>>,
     /// Why the session expired; null if it did not.
     end_reason: Option<Expiry>,
-    /// The session's own fencing token.
+    /// The session's current fencing token.
     #[schema(example = 42)]
     fencing_token: Option<u64>,
     /// The deployment that has not stopped yet.
@@ -290,7 +291,7 @@ pub struct ProblemView<'a> {
     /// Who decided the approval; null if nobody did.
     decided_by: Option<UserView<'a>>,
     analysis_status: Option<AnalysisStatus>,
-    /// Why the environment is disabled, or what a remote answered; null if that is not known.
+    /// Why the environment is disabled, or the response of a remote server; null if unknown.
     #[schema(example = "the deployment of main after a release failed")]
     reason: Option<String>,
     /// The pipelines that use the steps, by id.
@@ -299,10 +300,10 @@ pub struct ProblemView<'a> {
     /// How many environments the pipeline has.
     #[schema(example = 3)]
     environment_count: Option<u64>,
-    /// The present version of the secret.
+    /// The current version of the secret.
     #[schema(example = 2)]
     version: Option<u64>,
-    /// The present revision of the environment's configuration.
+    /// The current revision of the environment's configuration.
     #[schema(example = 2)]
     configuration_revision: Option<u64>,
 }
@@ -326,7 +327,7 @@ impl ToSchema for Code {
 #[schema(as = FieldError)]
 #[expect(dead_code, reason = "only describes the members")]
 pub struct FieldErrorView {
-    /// The field, the parameter or the file.
+    /// The field, parameter or file.
     #[schema(example = "waitSeconds")]
     field: String,
     /// Continues a sentence that begins with the field.
@@ -334,7 +335,7 @@ pub struct FieldErrorView {
     message: String,
 }
 
-/// Who stands in the way of a request. A refusal that is about a session and not about a lock has `user` only.
+/// The holder that blocks a request. If the problem is about a session and not about a lock, only `user` is present.
 #[derive(ToSchema)]
 #[schema(as = Holder, rename_all = "camelCase")]
 #[expect(dead_code, reason = "only describes the members")]
@@ -344,14 +345,14 @@ pub struct ProblemHolderView<'a> {
     /// The commit that was named in the claim, or null.
     #[schema(example = "c0ffee1")]
     commit_id: Option<String>,
-    /// What the holder said about the claim, or null.
+    /// The reason given in the claim, or null.
     #[schema(example = "PR 412")]
     context: Option<String>,
-    /// Since when.
+    /// When the holder got the lock.
     claimed_at: Option<Time>,
-    /// When it expires unless its holder is active before; null: it never expires on its own.
+    /// When the lock expires unless the holder is active before; null if it never expires on its own.
     expires_at: Option<Time>,
-    /// Rises by one with each grant of the environment and never restarts.
+    /// Rises by one with each grant of the environment's lock, and never restarts.
     #[schema(example = 42)]
     fencing_token: Option<u64>,
 }

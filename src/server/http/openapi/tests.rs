@@ -22,7 +22,7 @@ fn operations(document: &Value) -> Vec<(String, &Value)> {
         .collect()
 }
 
-/// Every schema with its place: the components, and those of parameters, headers and contents.
+/// Every schema with its location: the components, and the schemas of parameters, headers and contents.
 fn schemas(document: &Value) -> Vec<(String, &Value)> {
     let components = document["components"]["schemas"].as_object().unwrap();
     let mut found: Vec<_> = components.iter().map(|(name, schema)| (name.clone(), schema)).collect();
@@ -45,7 +45,7 @@ fn collect<'d>(value: &'d Value, place: &str, found: &mut Vec<(String, &'d Value
     }
 }
 
-/// The schemas directly within a schema, each with its place.
+/// The schemas directly within a schema, each with its location.
 fn parts<'d>(place: &str, schema: &'d Value) -> Vec<(String, &'d Value)> {
     let mut parts = Vec::new();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {

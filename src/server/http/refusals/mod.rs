@@ -19,7 +19,7 @@ use locks::pipelines::PipelinesError;
 use store::StoreError;
 use webhooks::WebhookError;
 
-/// When to retry a claim of a locked environment: soon, but not in a tight loop.
+/// The retry delay for a claim of a locked environment: short, but no tight loop.
 const LOCKED_RETRY_SECONDS: u64 = 5;
 /// Long enough for somebody to free disk space.
 const STORAGE_FULL_RETRY_SECONDS: u64 = 30;
@@ -116,7 +116,7 @@ impl From<AccountsError> for Problem {
                 let seconds = wait.as_secs() + 1;
                 Problem::new(Code::RateLimited, format!("{error}; try again in {seconds} s")).retry_after(seconds)
             }
-            // The token exchange explains these in its own words.
+            // The token exchange describes these failures itself.
             AccountsError::ExchangedTooOften | AccountsError::NotForJobs | AccountsError::TooManyExchanged(_) => {
                 Code::InvalidGrant.into()
             }
@@ -318,7 +318,7 @@ fn stage_not_retryable(status: StageStatus) -> Problem {
     Problem::new(Code::StageNotRetryable, detail).with("stageStatus", status.as_str())
 }
 
-/// A reset runs without a session, so there is no session that could get the lock for a retry.
+/// The problem for a retry of a reset: it runs without a session, so nothing could get the lock for a retry.
 pub fn reset_not_retryable(record: &DeploymentRecord, stage: &Identifier) -> Problem {
     let Some(stage) = record.stages.iter().find(|known| known.name == *stage) else {
         return Code::StageNotFound.into();

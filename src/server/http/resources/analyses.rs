@@ -72,19 +72,19 @@ pub async fn view(call: Call) -> Answered {
 }
 
 form! {
-    /// How to analyse. May be empty.
+    /// Options for an analysis. May be empty.
     #[schema("examples": [{ "waitSeconds": 5 }])]
     pub struct AnalysisForm as "AnalysisRequest" {
-        /// The server's default engine if left out. `llm` only if the operator has configured a model.
+        /// The engine; the server's default if left out. `llm` requires that the operator has configured a model.
         nullable engine: EngineName,
-        /// How long to wait for the end: 200 if it comes in time.
+        /// How long to wait for the analysis to end: the answer is 200 if it ends in time.
         #[schema("examples": [30])]
         nullable wait_seconds: WaitSeconds,
     }
 }
 
 form! {
-    /// How to propose the fix. May be empty.
+    /// Options for proposing the fix. May be empty.
     #[schema("examples": [{ "title": "Install jq", "draft": true }])]
     pub struct FixForm as "FixPullRequestRequest" {
         /// The branch to push, `lockkeeper/fix-{analysisId}` if left out. Never the default branch.
@@ -93,12 +93,12 @@ form! {
         /// The pull request's title; the summary of the fix if left out.
         #[schema("examples": ["Install jq"])]
         nullable title: Title,
-        /// Whether it is a draft, for a provider that has drafts.
+        /// Whether the pull request is a draft, if the provider has drafts.
         nullable(false) draft: bool,
     }
 }
 
-/// Git allows less than the schema says; the parser is exact.
+/// The name of a branch. Git allows less than the schema says; the parser is exact.
 pub struct BranchName(RefName);
 
 texts! {
@@ -254,7 +254,7 @@ fn url(analysis: &Analysis) -> String {
 }
 
 view! {
-    /// Why a deployment failed.
+    /// An analysis: why a deployment failed.
     pub struct AnalysisView<'a> as Analysis of (analysis: &'a Analysis)
     let report = analysis.report();
     let pipeline = &analysis.environment.pipeline;
@@ -262,38 +262,38 @@ view! {
         analysis_id: written::AnalysisId = Written(analysis.id),
         /// The deployment that failed.
         deployment_id: written::DeploymentId = Written(analysis.deployment),
-        /// Its pipeline.
+        /// The deployment's pipeline.
         #[schema(example = "shop")]
         pipeline_id: &'a str = pipeline.pipeline.as_str(),
-        /// Its environment.
+        /// The deployment's environment.
         #[schema(example = "staging-1")]
         env_name: &'a str = analysis.environment.name.as_str(),
         status: written::AnalysisStatus = Named(analysis.status()),
-        /// The engine that was asked; once it is completed, the one that answered.
+        /// The requested engine; once the analysis is completed, the engine that answered.
         engine: written::EngineName = Named(analysis.answered_by()),
-        /// Null until it is completed.
+        /// The root cause; null until the analysis is completed.
         root_cause: Option<RootCauseView<'a>> = report.map(RootCauseView::new),
-        /// The confidence in the root cause, from 0 to 1. Null until it is completed.
+        /// The confidence in the root cause, from 0 to 1. Null until the analysis is completed.
         #[schema(minimum = 0.0, maximum = 1.0, example = 0.9)]
         confidence: Option<f64> = report.map(|report| report.confidence),
-        /// Null if there is none.
+        /// The suggested fix; null if there is none.
         suggested_fix: Option<SuggestedFixView<'a>> =
             report.and_then(|report| report.fix.as_ref()).map(SuggestedFixView::new),
-        /// Other failures that the log tells of, the most likely first: consequences of the root cause, or the cause
-        /// itself if the confidence is low. At most 3; empty until it is completed.
+        /// Other failures in the log, most likely first: consequences of the root cause, or the cause itself if the
+        /// confidence is low. At most 3; empty until the analysis is completed.
         #[schema(max_items = 3)]
         alternatives: Vec<AlternativeView<'a>> =
             report.iter().flat_map(|report| &report.alternatives).map(AlternativeView::new).collect(),
-        /// The environment's last successful deployment before it, if there is one.
+        /// The environment's last successful deployment before the failed one, if there is one.
         compared_with: Option<ComparedView<'a>> =
             report.and_then(|report| report.compared_with.as_ref()).map(ComparedView::new),
-        /// Null until `POST …/fix-pull-request` has opened it.
+        /// The pull request; null until `POST …/fix-pull-request` has opened it.
         pull_request: Option<PullRequestView<'a>> = analysis.pull_request.as_ref().map(PullRequestView::new),
-        /// The member who requested it.
+        /// The member who requested the analysis.
         requested_by: UserView<'a> = UserView::new(&analysis.requested_by.person),
-        /// When it was requested.
+        /// When the analysis was requested.
         created_at: Time = Time(analysis.created_at),
-        /// When it ended; null before.
+        /// When the analysis ended; null before.
         completed_at: Option<Time> = analysis.completed_at().map(Time),
         /// Why the analysis itself failed; null if it did not.
         #[schema(example = "the log could not be read")]
@@ -305,13 +305,13 @@ view! {
 }
 
 view! {
-    /// What made a deployment fail.
+    /// The cause of a failed deployment.
     pub struct RootCauseView<'a> as RootCause of (report: &'a Finding) {
         category: written::Category = Named(report.category),
-        /// In a sentence.
+        /// The cause, in one sentence.
         #[schema(example = "the program `jq` is not installed where the step runs")]
         summary: &'a str = &report.summary,
-        /// The most significant first.
+        /// Lines of the log, the most significant first.
         evidence: Vec<EvidenceView<'a>> = report.evidence.iter().map(EvidenceView::new).collect(),
     }
 }
@@ -320,12 +320,12 @@ view! {
     /// Another possible cause of a failed deployment.
     pub struct AlternativeView<'a> as AlternativeCause of (alternative: &'a Alternative) {
         category: written::Category = Named(alternative.category),
-        /// In a sentence.
+        /// The cause, in one sentence.
         #[schema(example = "a connection is refused: nothing is listening there")]
         summary: &'a str = &alternative.summary,
-        /// The most significant first.
+        /// Lines of the log, the most significant first.
         evidence: Vec<EvidenceView<'a>> = alternative.evidence.iter().map(EvidenceView::new).collect(),
-        /// The confidence in it, from 0 to 1: less than that in the root cause.
+        /// The confidence in this cause, from 0 to 1: less than that in the root cause.
         #[schema(minimum = 0.0, maximum = 1.0, example = 0.2)]
         confidence: f64 = alternative.confidence,
     }
@@ -334,25 +334,25 @@ view! {
 view! {
     /// A line of the log that shows the cause.
     pub struct EvidenceView<'a> as Evidence of (evidence: &'a Evidence) {
-        /// The stage that wrote it.
+        /// The stage that wrote the line.
         #[schema(example = "build")]
         stage: &'a str = evidence.stage.as_str(),
-        /// The step that wrote it.
+        /// The step that wrote the line.
         #[schema(example = "step-1")]
         step: &'a str = evidence.step.as_str(),
-        /// Its number, from 1, in the answer to `GET …/logs?stage=…&step=…`.
+        /// The number of the line, from 1, in the answer to `GET …/logs?stage=…&step=…`.
         #[schema(example = 4)]
         line: u32 = evidence.line,
-        /// The line itself as a terminal shows it; of a long one the part that matters.
+        /// The line as a terminal shows it; only the relevant part of a long line.
         #[schema(example = "sh: 1: jq: not found")]
         text: &'a str = &evidence.text,
     }
 }
 
 view! {
-    /// How the cause could be removed.
+    /// How to fix the cause.
     pub struct SuggestedFixView<'a> as SuggestedFix of (fix: &'a SuggestedFix) {
-        /// In a sentence.
+        /// The fix, in one sentence.
         #[schema(example = "install jq in the image of the runner")]
         summary: &'a str = &fix.summary,
         /// A unified diff, if one can be derived.
@@ -367,7 +367,7 @@ view! {
     /// The deployment that a failed one was compared with.
     pub struct ComparedView<'a> as ComparedDeployment of (compared: &'a Compared) {
         deployment_id: written::DeploymentId = Written(compared.deployment),
-        /// What it deployed.
+        /// The commit that was deployed.
         #[schema(example = "decade2")]
         commit_id: &'a str = compared.commit.as_str(),
     }
@@ -382,10 +382,10 @@ view! {
         /// The branch that was pushed.
         #[schema(example = "fix/missing-jq")]
         branch: &'a str = &made.branch,
-        /// Null for a branch without a pull request.
+        /// The number of the pull request; null for a branch without one.
         #[schema(example = 7)]
         number: Option<u64> = made.number,
-        /// When it was opened.
+        /// When the pull request was opened.
         created_at: Time = Time(made.created_at),
     }
 }

@@ -46,20 +46,20 @@ pub async fn view(call: Call) -> Answered {
 }
 
 form! {
-    /// A remark on the approval. May be empty.
+    /// The approval of a stage. May be empty.
     #[schema("examples": [{ "comment": "looks good" }])]
     pub struct ApproveForm as "ApproveRequest" {
-        /// For others who look at the deployment.
+        /// A comment, for others who look at the deployment.
         #[schema("examples": ["looks good"])]
         nullable comment: Context,
     }
 }
 
 form! {
-    /// Why it is rejected. May be empty.
+    /// The rejection of a stage. May be empty.
     #[schema("examples": [{ "reason": "not before the weekend" }])]
     pub struct RejectForm as "RejectRequest" {
-        /// For others who look at the deployment.
+        /// The reason, for others who look at the deployment.
         #[schema("examples": ["not before the weekend"])]
         nullable reason: Context,
     }
@@ -94,7 +94,7 @@ async fn decide<T: Form>(mut call: Call, verdict: Verdict, comment_of: fn(T) -> 
     Ok(idempotent::response(render(&decided)))
 }
 
-/// Repeating the same decision by the same member succeeds; any other is refused and shows the first decision.
+/// Repeating a decision succeeds for the same member; any other decision is refused, with a description of the first.
 fn decided_before(access: &Access, id: ApprovalId, verdict: Verdict) -> Result<ApprovalRecord, Problem> {
     let ApprovalFound { record, .. } = find(access, id)?;
     let same = record.approval.status == outcome_of(verdict);
@@ -127,26 +127,26 @@ view! {
         /// The deployment's environment.
         #[schema(example = "staging-1")]
         env_name: &'a str = key.name.as_str(),
-        /// Null for the reset of an environment after a release.
+        /// The session; null for the reset of an environment after a release.
         session_id: Option<written::SessionId> = record.session.map(Written),
-        /// What would be deployed.
+        /// The commit to be deployed.
         #[schema(example = "c0ffee1")]
         commit_id: &'a str = record.commit.as_str(),
         /// The stage to start.
         #[schema(example = "deploy")]
         stage: &'a str = record.stage.as_str(),
-        /// Which attempt of the stage it is, from 1.
+        /// The number of the stage's attempt, from 1.
         #[schema(example = 1)]
         attempt: u32 = record.attempt,
         /// When the stage was ready to start.
         requested_at: Time = Time(approval.requested_at),
-        /// The member whose deployment it is.
+        /// The member who requested the deployment.
         requested_by: Option<UserView<'a>> = record.requested_by.as_ref().map(UserView::new),
-        /// When it was decided, or cancelled.
+        /// When the approval was decided or cancelled.
         decided_at: Option<Time> = approval.decided_at.map(Time),
         /// The member who decided, or null.
         decided_by: Option<UserView<'a>> = approval.decided_by.as_ref().map(UserView::new),
-        /// The comment of an approval or the reason of a rejection.
+        /// The comment of an approval, or the reason of a rejection.
         #[schema(example = "looks good")]
         comment: Option<&'a str> = approval.comment.as_deref(),
     }

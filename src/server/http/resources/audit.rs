@@ -26,8 +26,8 @@ pub async fn verify(call: Call) -> Answered {
     let expected = take_expected(&mut query);
     query.finish()?;
     let organization = access.caller.organization.clone();
-    // This is the longest read of all, since it reads all kept events. The permit is held until it has ended, even if
-    // the request ends earlier.
+    // An audit is the longest read, since it reads all kept events. The permit is held until it has ended, even if the
+    // request ends earlier.
     let place = access.node.audits.try_acquire(organization.clone());
     let place = place.map_err(|_| Problem::overloaded("the events of this organization are being verified already"))?;
     let events = access.realm.events.clone();
@@ -76,30 +76,30 @@ fn take_expected(query: &mut Query) -> Vec<Expectation> {
 }
 
 view! {
-    /// Whether the recorded events of an organization are those that happened.
+    /// Whether the recorded events of an organization are unchanged and complete.
     pub struct AuditView<'a> as Audit of (report: &'a AuditReport) {
-        /// Whose events they are.
+        /// The organization of the events.
         #[schema(example = "acme")]
         organization: &'a str = report.organization.as_str(),
-        /// How many are kept.
+        /// The number of kept events.
         #[schema(example = 1234)]
         events: u64 = report.events(),
-        /// The number of the first that is kept.
+        /// The number of the first kept event.
         #[schema(example = 0)]
         first: u64 = report.first,
-        /// Whether there is no fault, and all that were expected are there or older than those that are kept.
+        /// Whether there is no fault, and every expected event was found or is older than the kept ones.
         #[schema(example = true)]
         intact: bool = report.is_intact(),
         /// The last event. Store it in a safe place, and pass it as `expect` later.
         head: Option<NotedEventView> = report.head.as_ref().map(NotedEventView::new),
-        /// How many security events have outlived the others.
+        /// The number of security events that are kept longer than the others.
         #[schema(example = 12)]
         archived: u64 = report.archived,
         seals: SealsView = SealsView::new(report.seals),
         /// The first fault.
         fault: Option<AuditFaultView> =
             report.fault.as_ref().map(|fault| AuditFaultView::new(fault.number, fault.to_string())),
-        /// The events that were expected, in the order in which they were asked for.
+        /// The expected events, in the order of the request.
         expected: Vec<ExpectedEventView> = report.expected.iter().map(ExpectedEventView::new).collect(),
     }
 }
@@ -110,14 +110,14 @@ view! {
         /// Events are numbered in the order in which they were recorded.
         #[schema(example = 1233)]
         number: u64 = noted.number,
-        /// Of the event and of all before it, in hexadecimal digits.
+        /// The hash of the event and all previous ones, in hexadecimal digits.
         #[schema(example = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
         hash: String = Hex(&noted.hash).to_string(),
     }
 }
 
 view! {
-    /// How far the seals vouch for the events. Only a server with the master key can make them.
+    /// The events covered by seals. Only a server with the master key can create seals.
     pub struct SealsView as AuditSeals of (seals: SealStatus)
     let (status, from, next) = match seals {
         SealStatus::None => (SealsStatus::None, None, None),
@@ -126,10 +126,10 @@ view! {
     };
     {
         status: SealsStatus,
-        /// The number of the next event when the first seal was made; null unless they were checked.
+        /// The number of the next event when the first seal was created; null unless the seals were checked.
         #[schema(example = 0)]
         from: Option<u64>,
-        /// The number after the last sealed event; null unless they were checked.
+        /// The number after the last sealed event; null unless the seals were checked.
         #[schema(example = 1234)]
         next: Option<u64>,
     }
@@ -148,10 +148,10 @@ pub enum SealsStatus {
 view! {
     /// An event that has been changed, removed, inserted or moved.
     pub struct AuditFaultView as AuditFault of (number: u64, what: String) {
-        /// The number of the first event that is touched.
+        /// The number of the first affected event.
         #[schema(example = 17)]
         number: u64,
-        /// In words.
+        /// A description of the fault.
         #[schema(example = "event 17 has been changed")]
         what: String,
     }
@@ -167,17 +167,17 @@ view! {
         ExpectationStatus::NoLongerKept => ExpectedStatus::NoLongerKept,
     };
     {
-        /// As it was asked for.
+        /// The number in the request.
         #[schema(example = 1233)]
         number: u64 = expected.number,
-        /// As it was asked for, in hexadecimal digits.
+        /// The hash in the request, in hexadecimal digits.
         #[schema(example = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
         hash: String = Hex(&expected.hash).to_string(),
         found: ExpectedStatus,
     }
 }
 
-/// Whether it was found. `no_longer_kept`: it is older than the events that are kept, so nobody can tell.
+/// Whether the event was found. `no_longer_kept`: the event is older than the kept ones, so this is unknown.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 #[schema(as = ExpectedEventStatus)]

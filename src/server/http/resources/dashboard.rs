@@ -10,7 +10,7 @@ use crate::http::call::{Call, Front};
 use crate::http::refusals::route_not_found;
 use http1::{Headers, Response};
 
-/// Browsers ask again each time, so that the next visit shows a new version of the program.
+/// Browsers check for a new version on each visit.
 const ASK_AGAIN: &str = "no-cache";
 /// The version is part of the address, so the content never changes.
 const FOR_EVER: &str = "public, max-age=31536000, immutable";
@@ -18,8 +18,8 @@ const FOR_EVER: &str = "public, max-age=31536000, immutable";
 /// The dashboard's fixed addresses; all others begin with an organization.
 const OWN_PAGES: [&str; 3] = ["/", "/sign-in", "/invitation"];
 
-/// Whether a path without a route is an address of the dashboard. Below `taken`, where routes could be, a wrong path is
-/// a mistake in a program, as is any request that does not ask for a page.
+/// Whether a path without a route is an address of the dashboard: only for a request that asks for a page, and not
+/// below a first segment that routes have (`taken`), where a wrong path is more likely a mistake in a program.
 pub fn is_page(method: &Method, path: &str, headers: &Headers, taken: impl Fn(&str) -> bool) -> bool {
     let without_slash = if path == "/" { path } else { path.strip_suffix('/').unwrap_or(path) };
     if OWN_PAGES.contains(&without_slash) {

@@ -56,7 +56,7 @@ pub async fn view(call: Call) -> Answered {
 }
 
 form! {
-    /// Empty: the path names the stage.
+    /// The action on a stage. Empty: the path names the stage.
     #[schema("examples": [{}])]
     pub struct StageActionForm as "StageActionRequest" {}
 }

@@ -1,5 +1,5 @@
-//! Environments: view, history, create or change, delete, and the list of a pipeline's environments, either a slice or,
-//! in bounded memory, all.
+//! Environments: view, history, create or change, delete, and the list of a pipeline's environments: a slice, or all of
+//! them in bounded memory.
 
 use std::sync::Arc;
 
@@ -160,11 +160,11 @@ fn etag(environment: &Environment) -> String {
     format!("\"{configuration_revision}.{revision}.{}\"", queue.len())
 }
 
-/// How many environments are in memory at a time while all are listed.
+/// How many environments are in memory while all are listed.
 const PIECE: usize = 250;
 /// Approximate length of one environment in the response.
 const ITEM_BYTES: usize = 400;
-/// How many names a request may list: as many as fit on a page.
+/// How many names a request may contain: as many as fit on a page.
 pub const NAMES_MAX: usize = 100;
 
 pub async fn list(call: Call) -> Answered {
@@ -212,7 +212,7 @@ impl Reader {
         let environments = self.access.realm.environments.clone();
         let (pipeline, filter, after) = (self.pipeline.clone(), self.filter.clone(), self.after.clone());
         let is_first = self.written == 0;
-        // Serialized on the reading thread: this many at once would block the other requests of the caller's thread.
+        // Serialized on the reading thread: so many environments would block the other requests of the caller's thread.
         let read = move || {
             let found = environments.list_after(&pipeline, &filter, after.as_ref(), PIECE)?;
             let text = written(&pipeline, &found, is_first)?;

@@ -58,7 +58,7 @@ pub const START: &str = "start";
 /// block without data for an event.
 const RETRY: &[u8] = b"retry: 2000\n";
 /// A subscriber that was up to date and falls further behind than this is disconnected. After reconnecting, it may
-/// catch up at its own speed.
+/// catch up at any speed.
 const BEHIND_MAX: u64 = 50_000;
 
 pub async fn stream(call: Call) -> Answered {
@@ -98,7 +98,7 @@ pub async fn stream(call: Call) -> Answered {
 }
 
 fn answer() -> Response {
-    /// For proxies that would buffer the response.
+    /// Tells proxies not to buffer the response.
     const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
     Response::ok("text/event-stream").with(BUFFERING, "no")
 }
@@ -112,7 +112,7 @@ fn last_event_id(headers: &Headers) -> Option<String> {
 /// The position where a stream starts.
 struct StreamStart {
     next: u64,
-    /// The id that a client sends to start here again.
+    /// The id with which a client can start here again.
     after: String,
     /// Sent first if the client's position is not available.
     reset: Option<Bytes>,
@@ -170,7 +170,7 @@ struct Subscriber {
     retry: Option<&'static [u8]>,
     /// The id of the last event that the filter skipped since the last send.
     skipped: Option<String>,
-    /// Whether the subscriber has been up to date at some time.
+    /// Whether the subscriber has ever been up to date.
     live: bool,
     sent_at: Option<Instant>,
     _held: Option<Permit>,
@@ -243,7 +243,7 @@ impl Subscriber {
         }
     }
 
-    /// Events, after `retry` if they are the first.
+    /// Prepends `retry` to the first events.
     fn with_retry(&mut self, events: Bytes) -> Bytes {
         match self.retry.take() {
             Some(retry) => [retry, &events[..]].concat().into(),
@@ -256,7 +256,7 @@ impl Subscriber {
         let silent = self.sent_at.map(|sent| sent.elapsed()).unwrap_or_default();
         let silence = self.timing.heartbeat.saturating_sub(silent);
         tokio::select! {
-            // An error means that the hub is gone, which is checked next.
+            // An error means that the hub is gone, which the caller checks next.
             _ = self.progress.changed() => {}
             () = tokio::time::sleep(silence) => {}
             () = self.access.realm.environments.closed() => {}
@@ -286,8 +286,8 @@ impl Subscriber {
         Ok((!text.is_empty()).then(|| text.freeze()))
     }
 
-    /// A comment without a following empty line, which some clients would take for the end of an event. For the same
-    /// reason it contains the id of the last skipped event, instead of sending it as a field.
+    /// A comment without an empty line after it, which some clients would take for the end of an event. For the same
+    /// reason, the comment contains the id of the last skipped event, which is not sent as a field.
     fn heartbeat(&mut self) -> Bytes {
         match self.skipped.take() {
             Some(id) => format!(": nothing for you up to {id}\n").into(),
@@ -309,7 +309,7 @@ pub fn take_filter(query: &mut Query) -> Filter {
     }
 }
 
-/// Reads all `type` parameters; each is a name or several separated by commas.
+/// Reads all `type` parameters; each contains one or more names, separated by commas.
 fn types(query: &mut Query) -> Option<Notices> {
     let values = query.all("type");
     let mut wanted = Notices::default();
@@ -326,7 +326,7 @@ fn types(query: &mut Query) -> Option<Notices> {
     (!values.is_empty()).then_some(wanted)
 }
 
-/// Matches the type's own name or that of its group, such as `session.*`.
+/// Whether the name is that of the type or of its group, such as `session.*`.
 fn is_named(event_type: EventType, name: &str) -> bool {
     match name.strip_suffix(".*") {
         Some(group) => group_of(event_type) == group,
@@ -339,7 +339,7 @@ fn group_of(event_type: EventType) -> &'static str {
 }
 
 fn unknown(name: &str) -> String {
-    /// The number of characters shown of an unknown name.
+    /// How many characters of an unknown name are shown.
     const SHOWN_MAX: usize = 40;
     let shown: String = name.chars().take(SHOWN_MAX).collect();
     let group = name.split('.').next().unwrap_or_default();

@@ -91,7 +91,7 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
     let follower = Follower {
         request: call.request.clone(),
         id: source.log.deployment,
-        // Both watch from before the first read, so that nothing is missed.
+        // Both watches begin before the first read, so that nothing is missed.
         written: access.node.logs.watch(source.log.deployment),
         changes: access.realm.environments.watch_deployment(source.log.deployment),
         access,
@@ -127,7 +127,7 @@ struct Follower {
     source: Option<LogSource>,
     written: watch::Receiver<u64>,
     changes: Watch,
-    /// Set before the last read of the log, after which nothing is added.
+    /// Set before the last read of the log, after which the log does not grow.
     has_finished: bool,
     _place: Permit,
     _held: Option<Permit>,
@@ -237,9 +237,9 @@ pub struct LogSource {
     pub query: LogQuery,
     /// `None` before the first piece.
     reader: Option<LogReader>,
-    /// The number of the first line that is not wanted.
+    /// The number of the first line after the requested ones.
     pub until: u64,
-    /// How many more lines are wanted.
+    /// How many requested lines are left.
     pub left: u64,
 }
 
@@ -249,7 +249,7 @@ impl LogSource {
         Self { logs, log, query, reader: None, until: u64::MAX, left }
     }
 
-    /// Reads the page once in advance, since the response headers say where it ends.
+    /// Reads the page once in advance, since the response headers contain its end.
     fn end_of_page(&self) -> io::Result<PageEnd> {
         let mut next = self.query.offset;
         let mut reader = self.logs.read(&self.log, next);
@@ -268,7 +268,7 @@ impl LogSource {
         Ok(PageEnd { next, more: false })
     }
 
-    /// Where the page ends, and the source to read it from.
+    /// Determines the end of the page, and returns the source to read it from.
     pub async fn with_end(self, access: &Access) -> Result<(Self, PageEnd), Problem> {
         let read = move || {
             let end = self.end_of_page();
@@ -315,24 +315,24 @@ view! {
     pub struct LineView<'a> as LogLine of (line: &'a Line)
     let section = line.section.as_deref();
     {
-        /// Its number, from 0.
+        /// The number of the line, from 0.
         #[schema(example = 7)]
         line: u64 = line.number,
-        /// When it was written.
+        /// When the line was written.
         at: Time = Time(line.at),
-        /// Null for what the server remarked before the first step.
+        /// The stage that wrote the line; null for a remark of the server before the first step.
         #[schema(example = "build")]
         stage: Option<&'a str> = section.map(|section| &*section.stage),
-        /// The step that wrote it, or null.
+        /// The step that wrote the line, or null.
         #[schema(example = "compile")]
         step: Option<&'a str> = section.map(|section| &*section.step),
         /// The attempt of the stage, or null.
         #[schema(example = 1)]
         attempt: Option<u32> = section.map(|section| section.attempt),
-        /// Without its line break; bytes that are no UTF-8 are replaced.
+        /// The text without its line break; bytes that are not UTF-8 are replaced.
         #[schema(value_type = String, example = "compiling basket")]
         text: Cow<'a, str> = String::from_utf8_lossy(&line.bytes),
-        /// Whether the same line goes on in the next one: it was too long, or written in pieces.
+        /// Whether the next entry continues the same line, which was too long or written in pieces.
         #[schema(example = false)]
         partial: bool = !line.ends_line,
     }
@@ -348,7 +348,7 @@ pub fn log(access: &Access, id: DeploymentId) -> Result<LogId, Problem> {
     Ok(LogId::of(organization, id, parts.iter().map(|part| part.number)))
 }
 
-/// The same log after fetching all its parts to this node.
+/// The deployment's log, after fetching all its parts to this node.
 pub async fn brought(access: &Access, id: DeploymentId) -> Result<LogId, Problem> {
     let organization = &access.caller.organization;
     let parts = access.realm.environments.log_parts(organization, id)?;

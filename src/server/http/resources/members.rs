@@ -1,6 +1,6 @@
-//! Members of an organization: list, view, add, promote or demote, disable or enable, remove, and invite, which creates
-//! a link for choosing a password, also to replace a lost one. And the caller's identity, for clients that have only a
-//! token or a sign-in.
+//! Members of an organization: list, view, add, promote or demote, disable or enable, remove, and invite. An invitation
+//! creates a link for choosing a password, also to replace a lost one. Also the caller's identity, for clients that
+//! have only a token or a sign-in.
 
 use std::sync::Arc;
 
@@ -50,15 +50,15 @@ pub async fn view(call: Call) -> Answered {
 }
 
 form! {
-    /// What is to change of a member; what is left out stays as it is.
+    /// A change of a member; fields that are left out stay unchanged.
     #[schema("examples": [{ "role": "maintainer" }])]
     pub struct MemberChangeForm as "MemberChangeRequest" {
-        /// What the member may do from now on.
+        /// The member's new role.
         optional role: Role,
-        /// Where to reach them, for people; null takes it away.
+        /// The member's address, for people; null removes it.
         optional email: Clearable<Email>,
-        /// True: their tokens are refused at once, and their sign-ins end. Nothing is deleted: false brings the tokens
-        /// back.
+        /// True: the member's tokens are refused immediately, and their sign-ins end. Nothing is deleted: with false,
+        /// the tokens work again.
         optional disabled: bool,
     }
     any_of [role, email, disabled];
@@ -122,7 +122,7 @@ fn log_change(access: &Access, member: &Member, what: &str) {
 }
 
 form! {
-    /// Empty: the path names the member.
+    /// An invitation. Empty: the path names the member.
     #[schema("examples": [{}])]
     pub struct InvitationForm as "InvitationRequest" {}
 }
@@ -141,7 +141,7 @@ pub async fn invite(mut call: Call) -> Answered {
     let inviting = async move { realm.accounts.invite(&organization, user, Cause::by(&initiator, now), keep).await };
     let open = done_in_task::<_, _>(access.node.answer_timeout, "invite them again", inviting).await?;
     tracing::info!(member = %user, by = %access.caller.person.name, "member invited");
-    // In the fragment, which browsers do not send and proxies do not log.
+    // The text is in the fragment, which browsers do not send and proxies do not log.
     let url = format!("{}/invitation#{}", base, open.text.reveal());
     Ok(idempotent::response(kept(Some(&url), open.expires_at)))
 }
@@ -164,25 +164,25 @@ view! {
     let MemberEntry { member, tokens, has_password, last_sign_in_at } = entry;
     {
         user_id: written::UserId = Written(member.id),
-        /// Unique in the organization.
+        /// The member's name, unique in the organization.
         #[schema(example = "ana")]
         name: &'a str = member.name.as_str(),
         role: written::Role = Named(member.role),
-        /// Where to reach them; null if unknown.
+        /// The member's address; null if unknown.
         #[schema(example = "ana@acme.example")]
         email: Option<&'a str> = member.email.as_ref().map(Email::as_str),
-        /// Whether their tokens are refused and they cannot sign in, until an admin enables them again.
+        /// Whether the member's tokens are refused and they cannot sign in, until an admin enables them again.
         #[schema(example = false)]
         disabled: bool = member.disabled,
-        /// Since when.
+        /// When the member was added.
         created_at: Time = Time(member.created_at),
-        /// The number of their tokens.
+        /// The number of the member's tokens.
         #[schema(example = 2)]
         token_count: usize = *tokens,
-        /// Whether they can sign in with a password.
+        /// Whether the member can sign in with a password.
         #[schema(example = true)]
         has_password: bool = *has_password,
-        /// When they last signed in with a browser; null: never.
+        /// When the member last signed in with a browser; null: never.
         last_sign_in_at: Option<Time> = last_sign_in_at.map(Time),
     }
 }
@@ -190,17 +190,17 @@ view! {
 view! {
     /// A new invitation.
     pub struct InvitationView<'a> as Invitation of (url: Option<&'a str>, expires_at: Timestamp) {
-        /// A page on which the member chooses a password, once. It is not shown again: a retry with the same
+        /// A page on which the member can choose a password once. Shown only once: a retry with the same
         /// `Idempotency-Key` gets null.
         #[schema(example = "https://lock.example/invitation#lki_3mZ0QhV7tYw2Rk9JxUa4SbLc8PdEfN1o5GqB")]
         url: Option<&'a str>,
-        /// When it stops working.
+        /// When the invitation expires.
         expires_at: Time = Time(expires_at),
     }
 }
 
 view! {
-    /// Who sends a request, by its token or its sign-in.
+    /// The member behind the token or sign-in of a request.
     pub struct CallerView<'a> as Caller of (organization_name: &'a str, identity: &'a Identity)
     let Identity { member, token } = identity;
     {
@@ -208,7 +208,7 @@ view! {
         organization: CallerOrganization<'a> = CallerOrganization::new(member.organization.as_str(), organization_name),
         /// The member whose permissions the token has.
         user: CallerUser<'a> = CallerUser::new(member),
-        /// The member's role now.
+        /// The member's current role.
         role: written::Role = Named(member.role),
         /// The token; null for a browser that has signed in.
         token: Option<CallerToken<'a>> = (!token.is_sign_in()).then(|| CallerToken::new(token)),
@@ -218,10 +218,10 @@ view! {
 view! {
     /// The organization of a caller.
     pub struct CallerOrganization<'a> of (id: &'a str, name: &'a str) {
-        /// As in the paths of the API.
+        /// The id, as in the paths of the API.
         #[schema(example = "acme")]
         id: &'a str,
-        /// For people.
+        /// The name for people.
         #[schema(example = "Acme")]
         name: &'a str,
     }
@@ -234,7 +234,7 @@ view! {
         /// The member's name.
         #[schema(example = "ana")]
         name: &'a str = member.name.as_str(),
-        /// Null if none is known.
+        /// The member's address; null if unknown.
         #[schema(example = "ana@acme.example")]
         email: Option<&'a str> = member.email.as_ref().map(Email::as_str),
     }
@@ -243,12 +243,12 @@ view! {
 view! {
     /// The token of a caller.
     pub struct CallerToken<'a> of (token: &'a Token) {
-        /// As in the list of tokens, where those of jobs are not listed.
+        /// The token's id, as in the list of tokens, which does not contain tokens of jobs.
         token_id: written::TokenId = Written(token.id),
-        /// What it was called when it was created; for a job, its subject in the words of its CI.
+        /// The token's name; for a job, its subject as its CI names it.
         #[schema(example = "ci")]
         name: &'a str = &token.name,
-        /// When it stops working; null if it does not expire.
+        /// When the token expires; null if it does not.
         #[schema(example = "2027-01-31T00:00:00.000Z")]
         expires_at: Option<Time> = token.expires_at.map(Time),
     }

@@ -112,7 +112,7 @@ fn answer() -> Response {
     Response::ok("application/octet-stream")
 }
 
-/// All organizations with data here, declared or not.
+/// All organizations with data in this realm, declared or not.
 fn organizations(realm: &Realm) -> Result<Vec<String>, StoreError> {
     Ok(realm.events.audited()?.into_iter().map(|organization| organization.as_str().to_owned()).collect())
 }
@@ -175,19 +175,19 @@ pub async fn cluster(call: Call) -> Answered {
 }
 
 view! {
-    /// The machines that share the work. One machine alone has no shards, and names no nodes.
+    /// The machines that share the work. A single machine has no shards, and lists no nodes.
     pub struct ClusterView as Cluster of (overview: &Overview, shard: Option<u16>)
     let (nodes, shards) = (by_name(&overview.nodes), &overview.shards);
     {
         /// The shard of this organization.
         #[schema(example = 3)]
         shard: Option<u16>,
-        /// The owner of that shard, which answers the requests of this organization.
+        /// The owner of the shard, which answers the requests of this organization.
         #[schema(example = "n1")]
         owner: Option<String> = shard.and_then(|shard| shards.get(usize::from(shard))?.owner.clone()),
-        /// By name. A node that has been away for long is not listed.
+        /// The nodes, by name. A node that has been away for long is not listed.
         nodes: Vec<ClusterNodeView> = nodes.into_iter().map(|seen| ClusterNodeView::new(seen, shards)).collect(),
-        /// By number.
+        /// The shards, by number.
         shards: Vec<ClusterShardView> =
             shards.iter().enumerate().map(|(number, seen)| ClusterShardView::new(number, seen)).collect(),
     }
@@ -202,28 +202,28 @@ fn by_name(nodes: &[NodeSeen]) -> Vec<&NodeSeen> {
 view! {
     /// One server of a cluster.
     pub struct ClusterNodeView as ClusterNode of (seen: &NodeSeen, shards: &[ShardSeen]) {
-        /// Its name, unique in the cluster.
+        /// The node's name, unique in the cluster.
         #[schema(example = "n1")]
         node: String = seen.node.clone(),
-        /// Whether it has lately shown a sign of life.
+        /// Whether the node has recently sent a sign of life.
         #[schema(example = true)]
         lives: bool = seen.lives,
-        /// How many shards it owns.
+        /// How many shards the node owns.
         #[schema(example = 5)]
         shards: usize = shards.iter().filter(|shard| shard.owner.as_ref() == Some(&seen.node)).count(),
-        /// The version of its program.
+        /// The version of the node's program.
         #[schema(example = "0.1.0")]
         version: String = seen.version.clone(),
     }
 }
 
 view! {
-    /// A part of the organizations, with one owner at a time.
+    /// A subset of the organizations, with one owner at a time.
     pub struct ClusterShardView as ClusterShard of (shard: usize, seen: &ShardSeen) {
-        /// Its number; the first is 0.
+        /// The number of the shard; the first is 0.
         #[schema(example = 3)]
         shard: usize,
-        /// `null` while it is being taken over.
+        /// The node that owns the shard; `null` while it is being taken over.
         #[schema(example = "n1")]
         owner: Option<String> = seen.owner.clone(),
         /// Rises with each change of the owner.

@@ -60,7 +60,7 @@ pub async fn put(mut call: Call) -> Answered {
     let (read, mut reader) = read_named::<Identifier, PipelineForm>("pipelineId", segment, &body.element()?);
     let read = read.map(|(id, form)| (form.definition(&id), id));
     let organization = &access.caller.organization;
-    // Holds the used steps in their registries until the pipeline is saved.
+    // Keeps the used steps in their registries until the pipeline is saved.
     let using = access.realm.registries.using().await;
     access.check_again()?;
     check_uses(&using, organization, read.as_ref().map(|(definition, _)| &*definition.blueprint), &mut reader);
@@ -99,17 +99,17 @@ fn check_uses(using: &Using<'_>, organization: &Identifier, blueprint: Option<&B
 }
 
 form! {
-    /// Why it is stopped. May be empty.
+    /// A request to stop a pipeline. May be empty.
     #[schema("examples": [{ "reason": "the database is being moved" }])]
     pub struct StopForm as "StopRequest" {
-        /// For others who find the pipeline stopped.
+        /// The reason, for others who find the pipeline stopped.
         #[schema("examples": ["the database is being moved"])]
         nullable reason: Context,
     }
 }
 
 form! {
-    /// Empty: the path names the pipeline or registry.
+    /// A request without fields: the path names the pipeline or registry.
     #[schema("examples": [{}])]
     pub struct ResumeForm as "ResumeRequest" {}
 }
@@ -203,46 +203,46 @@ fn url(key: &PipelineKey) -> String {
 }
 
 view! {
-    /// What is deployed to its environments, and how.
+    /// A pipeline: what is deployed to its environments, and how.
     pub struct PipelineView<'a> as Pipeline of (pipeline: &'a Pipeline, environment_count: u64)
     let stopped = pipeline.stopped.as_ref();
     let blueprint = &pipeline.blueprint;
     {
-        /// Unique in the organization.
+        /// The pipeline's id, unique in the organization.
         #[schema(example = "web")]
         id: &'a str = pipeline.key.pipeline.as_str(),
-        /// For people.
+        /// The name for people.
         #[schema(example = "Web shop")]
         name: &'a str = &pipeline.name,
         /// A short name for links.
         #[schema(example = "web")]
         slug: &'a str = pipeline.slug.as_str(),
         status: PipelineStatus = if stopped.is_some() { PipelineStatus::Stopped } else { PipelineStatus::Running },
-        /// Who stopped it; null while it runs.
+        /// Who stopped the pipeline; null while it runs.
         stopped_by: Option<UserView<'a>> = stopped.map(|stopped| UserView::new(&stopped.by)),
-        /// When it was stopped; null while it runs.
+        /// When the pipeline was stopped; null while it runs.
         stopped_at: Option<Time> = stopped.map(|stopped| Time(stopped.at)),
-        /// Why it was stopped, or null.
+        /// Why the pipeline was stopped, or null.
         #[schema(example = "the database is being moved")]
         stop_reason: Option<&'a str> = stopped.and_then(|stopped| stopped.reason.as_ref()).map(Context::as_str),
-        /// In the order in which they run.
+        /// The stages, in the order in which they run.
         stages: Vec<StageView<'a>> = blueprint.stages.iter().map(StageView::new).collect(),
-        /// For all steps; an environment's own variables win over them.
+        /// Variables for all steps; an environment's own variables take precedence.
         #[schema(example = json!({ "SHOP_PORT": "8443" }))]
         variables: BTreeMap<&'a str, &'a str> =
             blueprint.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
-        /// Whether people may approve what they triggered themselves.
+        /// Whether members may approve what they triggered themselves.
         #[schema(example = true)]
         self_approval: bool = blueprint.self_approval,
-        /// How many environments it has.
+        /// How many environments the pipeline has.
         #[schema(example = 3)]
         environment_count: u64,
-        /// Where its code is, or null.
+        /// The repository with the code, or null.
         repository: Option<RepositoryView<'a>> = pipeline.repository.as_ref().map(RepositoryView::new),
     }
 }
 
-/// In a stopped pipeline, running deployments finish and new ones wait until it is resumed.
+/// Whether the pipeline is stopped: running deployments finish, and new ones wait until it is resumed.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum PipelineStatus {
@@ -251,25 +251,25 @@ enum PipelineStatus {
 }
 
 view! {
-    /// A stage: steps that run one after the other.
+    /// A stage: steps that run one after another.
     pub struct StageView<'a> as StageDefinition of (stage: &'a Stage) {
-        /// Unique in its pipeline.
+        /// The stage's name, unique in its pipeline.
         #[schema(example = "build")]
         name: &'a str = stage.name.as_str(),
         approval: written::ApprovalRule = Named(stage.approval),
-        /// For all its steps together.
+        /// The time limit for all steps of the stage together.
         #[schema(example = 3600)]
         timeout_seconds: u32 = stage.timeout_seconds,
-        /// Whether it is started again automatically if a crash of the server cut it off.
+        /// Whether the stage is restarted automatically after a crash of the server interrupted it.
         #[schema(example = false)]
         idempotent: bool = stage.idempotent,
-        /// In the order in which they run.
+        /// The steps, in the order in which they run.
         steps: Vec<StepView<'a>> = stage.steps.iter().map(StepView::new).collect(),
     }
 }
 
 view! {
-    /// It has one of `run`, `http` and `uses`.
+    /// A step, with one of `run`, `http` and `uses`.
     pub struct StepView<'a> as StepDefinition of (step: &'a Step)
     let (run, http, used) = match &step.action {
         Action::Run(arguments) => (Some(arguments.as_slice()), None, None),
@@ -277,14 +277,14 @@ view! {
         Action::Uses(used) => (None, None, Some(used)),
     };
     {
-        /// Unique in its stage.
+        /// The step's name, unique in its stage.
         #[schema(example = "step-1")]
         name: &'a str = step.name.as_str(),
         /// A program and its arguments.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Vec<String>, required = false, example = json!(["echo", "hello"]))]
         run: Option<&'a [Arc<str>]>,
-        /// A request to make.
+        /// An HTTP request to make.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = HttpCallView, required = false)]
         http: Option<HttpCallView<'a>>,
@@ -292,7 +292,7 @@ view! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = String, required = false, example = "tools/build@1.2.0")]
         uses: Option<Text<&'a StepReference>> = used.map(|used| Text(&used.reference)),
-        /// The inputs of that step.
+        /// The inputs of the registry's step.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = BTreeMap<String, InputValueView>, required = false, example = json!({ "TARGET": "all" }))]
         with: Option<BTreeMap<&'a str, InputValueView<'a>>> =
@@ -301,18 +301,18 @@ view! {
 }
 
 view! {
-    /// A request that a step makes.
+    /// An HTTP request that a step makes.
     pub struct HttpCallView<'a> as HttpCall of (call: &'a HttpCall) {
         /// An HTTP method.
         #[schema(example = "POST")]
         method: &'a str = &call.method,
-        /// Redirects are not followed.
+        /// The URL. Redirects are not followed.
         #[schema(example = "https://deploy.example/hooks/shop")]
         url: &'a str = &call.url,
-        /// Sent with it.
+        /// Headers of the request.
         #[schema(example = json!({ "X-Tier": "review" }))]
         headers: BTreeMap<&'a str, &'a str> = call.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
-        /// Null if it has none.
+        /// The body of the request; null if there is none.
         #[schema(example = "tested")]
         body: Option<&'a str> = call.body.as_deref(),
         /// The statuses that count as success. If empty: any 2xx.
@@ -322,19 +322,19 @@ view! {
 }
 
 view! {
-    /// Where the code is that a pipeline deploys.
+    /// The repository with the code that a pipeline deploys.
     pub struct RepositoryView<'a> as Repository of (repository: &'a Repository) {
         provider: written::Provider = Named(repository.provider),
-        /// https or ssh.
+        /// The repository's URL: https or ssh.
         #[schema(example = "https://git.example/shop.git")]
         url: &'a str = &repository.url,
-        /// Into which fixes are to be merged.
+        /// The branch that fixes are merged into.
         #[schema(example = "main")]
         default_branch: &'a str = &repository.default_branch,
         /// The name of the secret with the token for pushing and opening pull requests.
         #[schema(example = "GIT_TOKEN")]
         credential: Option<&'a str> = repository.credential.as_ref().map(VariableName::as_str),
-        /// The API of a GitHub server of your own; null: derived from the URL.
+        /// The API's URL for your own GitHub server; null if it is derived from `url`.
         #[schema(example = "https://github.example/api/v3")]
         api_url: Option<&'a str> = repository.api_url.as_deref(),
     }

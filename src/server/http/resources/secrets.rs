@@ -30,29 +30,29 @@ form! {
     #[schema("examples": [{ "name": "EXAMPLE_PASSWORD", "value": "correct horse battery staple",
                             "description": "For trying the API" }])]
     pub struct SecretForm as "SecretRequest" {
-        /// The variable in which steps find it.
+        /// The name of the variable that contains the secret in steps.
         #[schema("examples": ["EXAMPLE_PASSWORD"])]
         required name: VariableName,
-        /// At most 16384 bytes in UTF-8. It is never shown again.
+        /// The value, at most 16384 bytes in UTF-8. It is never shown again.
         #[schema("writeOnly": true)]
         required value: SecretValue,
-        /// For people.
+        /// A description for people.
         nullable description: Description,
-        /// For this pipeline only, where it wins over the organization's secret of the same name; for all pipelines if
-        /// left out.
+        /// The pipeline that gets the secret, where it takes precedence over the organization's secret of the same
+        /// name; all pipelines if left out.
         #[schema("examples": ["web"])]
         nullable pipeline_id: Identifier,
     }
 }
 
 form! {
-    /// What is to change of a secret; what is left out stays as it is.
+    /// A change of a secret; fields that are left out stay unchanged.
     #[schema("examples": [{ "value": "another horse" }])]
     pub struct SecretChangeForm as "SecretChangeRequest" {
-        /// At most 16384 bytes in UTF-8. It is never shown again.
+        /// The value, at most 16384 bytes in UTF-8. It is never shown again.
         #[schema("writeOnly": true)]
         optional value: SecretValue,
-        /// For people.
+        /// A description for people.
         optional description: Description,
     }
     any_of [value, description];
@@ -183,21 +183,21 @@ fn log_change(access: &Access, secret: &Secret, what: &str) {
 view! {
     /// A secret, without its value.
     pub struct SecretView<'a> as Secret of (secret: &'a Secret) {
-        /// The variable in which steps find it.
+        /// The name of the variable that contains the secret in steps.
         #[schema(example = "EXAMPLE_PASSWORD")]
         name: &'a str = secret.name.as_str(),
-        /// For people.
+        /// A description for people.
         #[schema(example = "For trying the API")]
         description: &'a str = secret.description.as_str(),
-        /// Null for a secret of the organization, which all its pipelines get.
+        /// The pipeline; null for a secret of the organization, which all its pipelines get.
         #[schema(example = "web")]
         pipeline_id: Option<&'a str> = secret.pipeline.as_ref().map(|pipeline| pipeline.as_str()),
-        /// Rises with every change.
+        /// The version, which rises with every change.
         #[schema(example = 1)]
         version: u64 = secret.version,
-        /// When it was created.
+        /// When the secret was created.
         created_at: Time = Time(secret.created_at),
-        /// When it last changed.
+        /// When the secret last changed.
         updated_at: Time = Time(secret.updated_at),
     }
 }

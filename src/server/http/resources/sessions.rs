@@ -68,8 +68,8 @@ pub async fn claim_any(mut call: Call) -> Answered {
     })
 }
 
-/// A disconnected client gets nothing, but can retry with its key. If a member was removed or demoted while waiting,
-/// the lock is taken back, because they could neither use nor release it.
+/// A disconnected client gets nothing, but can retry with its key. If the member was removed or demoted while waiting,
+/// the lock is taken back, since they could neither use nor release it.
 fn answer_claim(
     request: &Request,
     access: &Access,
@@ -96,7 +96,7 @@ fn answer_claim(
     }
 }
 
-/// Sent by the node that forwarded a claim, if its client had disconnected before the response.
+/// Called by the node that forwarded a claim, if its client had disconnected before the response.
 pub async fn undelivered(call: Call) -> Answered {
     let [organization, pipeline, name] =
         ["orgId", "pipelineId", "envName"].map(|name| Identifier::parse(call.segment(name)));
@@ -147,7 +147,7 @@ pub async fn view(call: Call) -> Answered {
     }
 }
 
-/// A session that waits, or waited, for any environment.
+/// Shows a session that waits, or waited, for any environment.
 pub async fn view_any(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let pipeline = access.pipeline(&call)?.key.clone();
@@ -170,7 +170,7 @@ async fn show(
     let read = || find().map(|found| Read { etag: etag(&found.session), state: found });
     let watch = || environments.watch_session(id);
     let mut shown = clients::read_when_changed(request, access, wait, watch, &read).await?;
-    // The session was granted its lock while the client was away. Record that the client has seen it before responding.
+    // The session was granted its lock while the client was away. Record the session as seen before responding.
     let own = shown.state.session.user.id == access.caller.person.id;
     if let (Some(key), true) = (&shown.state.environment, own && shown.state.session.is_unseen()) {
         environments.seen(key, id).await?;
@@ -183,12 +183,12 @@ async fn show(
     })
 }
 
-/// Excludes the position in the queue, which changes with every other session.
+/// The `ETag` of a session. Excludes the position in the queue, which changes with every other session.
 fn etag(session: &Session) -> String {
     format!("\"{}\"", session.revision)
 }
 
-/// A retry gets the response from when the deployment was accepted, which was before it finished.
+/// Deploys a commit. A retry gets the stored response, from when the deployment was accepted.
 pub async fn deploy(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
@@ -254,7 +254,7 @@ pub async fn release_any(call: Call) -> Answered {
     let left = environments.leave_pool(&pipeline, id, &access.caller.person, any).await?;
     let found = left.ok_or_else(queued_session_not_found)?;
     let Some(key) = found.environment else {
-        // It has left, now or earlier; leaving again succeeds.
+        // The session has left the queue, now or earlier; leaving again succeeds.
         return Ok(answer::ok(SessionView::new(None, &found.session, None)));
     };
     let session = release_in(&access, &key, id).await?;
@@ -342,7 +342,7 @@ async fn begin<T: Form>(call: &mut Call, access: &mut Access) -> Result<(T, Opti
     begun
 }
 
-/// The claim, and how long it waits if the lock is taken.
+/// The parsed claim, and how long it waits if the lock is taken.
 fn read_claim(access: &Access, form: ClaimForm) -> Result<(ClaimRequest, WaitPolicy), Problem> {
     let ClaimForm { request, wait_seconds, queue, priority } = form;
     if priority > Priority::default() && !access.may(Permission::RaisePriority) {
@@ -379,7 +379,7 @@ fn duration(wait_seconds: Option<WaitSeconds>) -> Duration {
     Duration::from_secs(wait_seconds.map_or(0, WaitSeconds::u64))
 }
 
-/// All other sessions have ended.
+/// The listed statuses; all other sessions have ended.
 pub const LISTED: [SessionStatus; 2] = [SessionStatus::Active, SessionStatus::Queued];
 
 pub async fn list(call: Call) -> Answered {

@@ -26,7 +26,7 @@ use http1::Response;
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "sign in";
-/// Longer than any password or token, so a longer text is the caller's fault and does not use the server's memory.
+/// Longer than any password or token, so a longer text is refused and does not use the server's memory.
 const GIVEN_MAX: usize = 1_024;
 
 form! {
@@ -53,7 +53,7 @@ form! {
 
 form! {
     pub struct PasswordForm as "PasswordRequest" {
-        /// Required if the member has a password.
+        /// The current password, required if the member has one.
         optional current_password: Given,
         required new_password: Password,
     }
@@ -177,7 +177,7 @@ pub async fn end(call: Call) -> Answered {
     Ok(Response::no_content())
 }
 
-/// The ways to sign in to an organization. An unknown one looks like one without providers.
+/// The ways to sign in to an organization. An unknown organization looks like one without providers.
 pub async fn methods(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let organization = query.text("organization", Identifier::parse);
@@ -280,7 +280,7 @@ fn signed_in(call: &Call, origin: &Origin, open: &OpenToken) -> Response {
     Response::no_content().with(SET_COOKIE, cookie)
 }
 
-/// Logs no name, since people type passwords into that field.
+/// Logs a refusal without the name, since people type passwords into that field.
 fn note_refusal(call: &Call, organization: &str) {
     let address = call.request.client_address();
     call.app.node.refusals.note("sign-ins", address, || {
@@ -297,7 +297,7 @@ view! {
         created_at: Time = Time(sign_in.created_at),
         last_used_at: Option<Time> = sign_in.last_used_at().map(Time),
         expires_at: Option<Time> = sign_in.expires_at.map(Time),
-        /// Whether it is the requesting browser.
+        /// Whether this is the sign-in of the request.
         current: bool = sign_in.id == current,
         client: &'a str = sign_in.client().unwrap_or_default(),
     }

@@ -19,7 +19,7 @@ use accounts::sso::{Begun, Callback, Failure, ReturnPath};
 use events::Cause;
 use http1::Response;
 
-/// Bound on a callback's parameters; providers add some of their own.
+/// The limit on a callback's parameters; providers add some of their own.
 const PARAMETERS_MAX: usize = 32;
 /// Advice for a sign-in whose outcome is unknown.
 const LOOK: &str = "sign in again";

@@ -127,17 +127,17 @@ pub async fn sync(mut call: Call) -> Answered {
 }
 
 form! {
-    /// A registry with its steps, or with the repository that has them.
+    /// A registry with its steps, or with the repository that contains them.
     #[schema("examples": [{ "name": "example", "steps": [{ "name": "greet", "version": "1",
                             "inputs": { "WHOM": { "type": "string", "default": "world" } },
                             "run": ["sh", "-c", "echo hello $WHOM"] }] }])]
     pub struct RegistryForm as "StepRegistryRequest" {
-        /// Unique in the organization; pipelines refer to the registry by it.
+        /// The registry's name, unique in the organization; pipelines refer to the registry by it.
         #[schema("examples": ["tools"])]
         required name: Identifier,
-        /// Their texts may have at most 262144 bytes together.
+        /// The steps. Their texts may have at most 262144 bytes together.
         optional steps: List<RegistryStepForm, 0, STEPS_MAX>,
-        /// A repository that has one `steps/*.toml` for each step.
+        /// A repository with one `steps/*.toml` per step.
         optional git: GitForm,
     }
     one_of [steps] [git];
@@ -146,20 +146,20 @@ form! {
 form! {
     /// The repository of a registry.
     pub struct GitForm as "StepRegistryRepositoryRequest" {
-        /// https or ssh; `file://` only if the operator allows it (`git.allow_file_urls`). Without a user or password.
-        /// Its host must have a public address, or one that the operator allows (`outbound.allow`).
+        /// The URL: https or ssh; `file://` only if the operator allows it (`git.allow_file_urls`). Without user and
+        /// password. The host must have a public address, or one that the operator allows (`outbound.allow`).
         #[schema("examples": ["https://git.example/acme/steps.git"])]
         required url: GitUrl,
         /// A branch or a tag, by its short name.
         #[schema("examples": ["main"])]
         required r#ref: RefName,
-        /// The name of a secret of the organization: an access token, for https URLs. Read at each sync.
+        /// The name of a secret of the organization with an access token, for https URLs. Read at each sync.
         #[schema("examples": ["STEPS_TOKEN"])]
         nullable credential: VariableName,
     }
 }
 
-/// The URL of a repository. The handler checks whether the operator allows `file://`.
+/// The URL of a repository. The handler checks whether `file://` is allowed.
 pub struct GitUrl(String);
 
 texts! {
@@ -228,7 +228,7 @@ fn log_change(access: &Access, registry: &Registry, what: &str) {
 }
 
 view! {
-    /// Steps that pipelines use by name and version.
+    /// A registry: steps that pipelines use by name and version.
     pub struct RegistryView<'a> as StepRegistry of (registry: &'a Registry, status: Status)
     let failure = registry.failure.as_deref();
     {
@@ -236,26 +236,26 @@ view! {
         /// Pipelines refer to it by this name: `uses: "name/step@version"`.
         #[schema(example = "tools")]
         name: &'a str = registry.name.as_str(),
-        /// Null if the steps came with a request.
+        /// The repository; null if the steps came with a request.
         git: Option<GitView<'a>> = match &registry.source {
             Source::Inline => None,
             Source::Git(git) => Some(GitView::new(git)),
         },
         status: written::RegistryStatus = Named(status),
-        /// The last successful sync.
+        /// When the last successful sync happened.
         synced_at: Option<Time> = registry.synced_at.map(Time),
-        /// Why the last sync failed.
+        /// Why the last sync failed; null if it did not.
         #[schema(example = "the repository does not exist, or the credential does not allow reading it")]
         error: Option<&'a str> = failure.map(|failure| failure.message.as_str()),
-        /// The faults of files that made the last sync fail.
+        /// The faults in files that made the last sync fail.
         errors: Vec<FileFaultView<'a>> =
             failure.iter().flat_map(|failure| &failure.faults).map(FileFaultView::new).collect(),
-        /// How many steps it has.
+        /// How many steps the registry has.
         #[schema(example = 3)]
         step_count: usize = registry.steps.len(),
-        /// When it was created.
+        /// When the registry was created.
         created_at: Time = Time(registry.created_at),
-        /// When it last changed.
+        /// When the registry last changed.
         updated_at: Time = Time(registry.updated_at),
     }
 }
@@ -263,13 +263,13 @@ view! {
 view! {
     /// The repository of a registry.
     pub struct GitView<'a> as StepRegistryRepository of (git: &'a GitSource) {
-        /// https, ssh, or `file://` if the operator allows it.
+        /// The URL: https, ssh, or `file://` if the operator allows it.
         #[schema(example = "https://git.example/acme/steps.git")]
         url: &'a str = git.url.as_str(),
         /// A branch or a tag.
         #[schema(example = "main")]
         r#ref: &'a str = git.reference.as_str(),
-        /// The commit its steps are from; null before the first successful sync.
+        /// The commit that the steps are from; null before the first successful sync.
         #[schema(example = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a")]
         commit: Option<&'a str> = git.commit.as_ref().map(|commit| commit.as_str()),
         /// The name of the secret with the access token.
@@ -279,19 +279,19 @@ view! {
 }
 
 view! {
-    /// What is wrong with a file of a registry's repository.
+    /// A fault in a file of a registry's repository.
     pub struct FileFaultView<'a> as StepFileFault of (fault: &'a FileError) {
-        /// Its path in the repository.
+        /// The path of the file in the repository.
         #[schema(example = "steps/build.toml")]
         file: &'a str = &fault.file,
-        /// Where and why.
+        /// The location and the reason of the fault.
         #[schema(example = "line 3: `vesion` is not a known field; did you mean `version`?")]
         message: &'a str = &fault.message,
     }
 }
 
 view! {
-    /// It has either `run` or `http`.
+    /// A step of a registry, with either `run` or `http`.
     pub struct RegistryStepView<'a> as RegistryStep of (registry: &'a Registry, step: &'a RegistryStep)
     let (run, http) = match &step.action {
         Action::Run(arguments) => (Some(arguments.as_slice()), None),
@@ -300,19 +300,19 @@ view! {
         Action::Uses(_) => (None, None),
     };
     {
-        /// With its version unique in the registry.
+        /// The step's name, unique in the registry together with its version.
         #[schema(example = "build")]
         name: &'a str = step.name.as_str(),
-        /// Any name that tells it from the others.
+        /// The step's version: any name that differs from the other versions.
         #[schema(example = "1.2.0")]
         version: &'a str = step.version.as_str(),
-        /// For people.
+        /// A description for people.
         #[schema(example = "Builds the program")]
         description: &'a str = step.description.as_str(),
-        /// How pipelines refer to it.
+        /// The reference to the step in pipelines.
         #[schema(example = "tools/build@1.2.0")]
         uses: String = format!("{}/{}@{}", registry.name, step.name, step.version),
-        /// By their names, which are those of the variables that the step finds them in.
+        /// The step's inputs. Each is passed in a variable of the same name.
         #[schema(example = json!({ "TARGET": { "type": "string", "required": false, "default": "all" } }))]
         inputs: BTreeMap<&'a str, InputView<'a>> =
             step.inputs.iter().map(|(name, input)| (name.as_str(), InputView::new(input))).collect(),
@@ -320,7 +320,7 @@ view! {
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = Vec<String>, required = false, example = json!(["make", "all"]))]
         run: Option<&'a [Arc<str>]>,
-        /// A request to make.
+        /// An HTTP request to make.
         #[serde(skip_serializing_if = "Option::is_none")]
         #[schema(value_type = HttpCallView, required = false)]
         http: Option<HttpCallView<'a>>,
@@ -331,10 +331,10 @@ view! {
     /// An input of a step.
     pub struct InputView<'a> as StepInput of (input: &'a Input) {
         r#type: written::InputKind = Named(input.kind),
-        /// Whether a pipeline has to give it.
+        /// Whether a pipeline has to give a value.
         #[schema(example = false)]
         required: bool = input.required,
-        /// Its value if a pipeline gives none, or null.
+        /// The value if a pipeline gives none, or null.
         #[schema(value_type = Option<InputValueView>)]
         default: Option<InputValueView<'a>> = input.default.as_ref().map(InputValueView),
     }
@@ -347,25 +347,25 @@ view! {
     let registry = &synced.registry;
     {
         registry_id: written::RegistryId = Written(registry.id),
-        /// The commit its steps are from now.
+        /// The commit that the steps are from now.
         #[schema(example = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a")]
         commit: Option<&'a str> = registry.commit().map(|commit| commit.as_str()),
-        /// Null for the first successful sync.
+        /// The commit before the sync; null for the first successful sync.
         #[schema(example = "9b1f3a2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d")]
         previous_commit: Option<&'a str> = synced.previous_commit.as_ref().map(|commit| commit.as_str()),
-        /// Steps that are new.
+        /// New steps.
         #[schema(example = json!(["build@1.2.0"]))]
         added: Vec<String> = names(&synced.added),
-        /// Steps with the same name and version but another content: later deployments run the new one.
+        /// Steps with the same name and version but different content: later deployments run the new content.
         #[schema(example = json!([]))]
         changed: Vec<String> = names(&synced.changed),
-        /// Steps that are gone.
+        /// Steps that no longer exist.
         #[schema(example = json!(["build@1.1.0"]))]
         removed: Vec<String> = names(&synced.removed),
-        /// How many steps it has now.
+        /// How many steps the registry has now.
         #[schema(example = 3)]
         step_count: usize = registry.steps.len(),
-        /// When.
+        /// When the sync ended.
         synced_at: Option<Time> = registry.synced_at.map(Time),
     }
 }

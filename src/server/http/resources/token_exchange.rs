@@ -39,7 +39,7 @@ pub struct ExchangedTokenView<'a> {
     /// Always `Bearer`.
     #[schema(example = "Bearer")]
     token_type: &'static str,
-    /// After how many seconds it stops working.
+    /// The lifetime of the token in seconds.
     #[schema(example = 3600)]
     expires_in: i64,
 }
@@ -81,8 +81,7 @@ async fn granted(call: &Call, identity_token: &str) -> Result<(OpenToken, i64), 
     Ok((open, seconds))
 }
 
-/// The identity token of a supported request. Other parameters of the standard are refused, like all that would be
-/// ignored.
+/// The identity token of a supported request. The standard's other parameters are refused, since they would be ignored.
 fn subject_token(pairs: &[(String, String)]) -> Result<&str, Problem> {
     let mut faults = Faults::default();
     let grant_type = faults.required(pairs, "grant_type");
@@ -137,7 +136,7 @@ impl Faults {
     }
 }
 
-/// A received name, cut to the length of a real one: it might be a misplaced token.
+/// A received name, shortened to the length of a real one: it might be a misplaced token.
 fn shown(name: &str) -> String {
     const NAME_LENGTH_MAX: usize = 32;
     name.chars().filter(|c| c.is_ascii_graphic()).take(NAME_LENGTH_MAX).collect()

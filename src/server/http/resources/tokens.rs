@@ -27,21 +27,22 @@ form! {
     /// A new token.
     #[schema("examples": [{ "name": "ci", "user": "ana" }])]
     pub struct TokenForm as "TokenRequest" {
-        /// What it is for.
+        /// The name of the token: its purpose.
         #[schema("examples": ["ci"])]
         required name: Name,
-        /// The name of the member it stands for; the caller if left out. Only admins name others.
+        /// The name of the member whose permissions the token gets; the caller if left out. Only admins can name
+        /// others.
         optional user: MemberName,
-        /// The same, by id.
+        /// The id of that member, instead of the name.
         optional user_id: UserId,
-        /// When it stops working, in the future; never if left out. Not later than the token that the request is sent
-        /// with: a later time is cut to that one's, and the answer has the time that applies. Revoking that one revokes
-        /// this one.
+        /// When the token expires; never if left out. Must be in the future. If the token that sends the request
+        /// expires earlier, the new token expires with it, and the answer has the time that applies. Revoking that
+        /// token revokes the new one, too.
         nullable expires_at: Expiry,
     }
 }
 
-/// Not checked, since no member has an invalid name.
+/// The name of a member. Not checked, since no member has an invalid name.
 pub struct MemberName(String);
 pub struct Expiry(Timestamp);
 
@@ -109,7 +110,7 @@ async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Time
     made.map_err(|error| if matches!(error, AccountsError::MemberNotFound) { no_member("user") } else { error.into() })
 }
 
-/// The text is not stored, so a retry does not get it.
+/// The response. The text is not stored, so a retry does not get it.
 fn created(access: &Access, token: &Token, text: Option<&str>) -> StoredAnswer {
     let url = format!("/api/v1/organizations/{}/tokens/{}", token.organization, token.id);
     let view = TokenWithSecret::new(TokenView::new(token, |user| access.user_name(user)), text);
@@ -148,21 +149,21 @@ view! {
     let person = |id| TokenUser::new(id, name_of(id));
     {
         token_id: written::TokenId = Written(token.id),
-        /// What it is for.
+        /// The name of the token: its purpose.
         #[schema(example = "ci")]
         name: &'a str = &token.name,
-        /// The member whose permissions it has.
+        /// The member whose permissions the token has.
         user: TokenUser = person(token.user),
-        /// The member who created it.
+        /// The member who created the token.
         created_by: TokenUser = person(token.created_by),
-        /// The end of its text, to recognise it by.
+        /// The end of the token's text, to recognise it.
         #[schema(example = "x7Qd")]
         last_four: &'a str = &token.last_four,
-        /// When it was created.
+        /// When the token was created.
         created_at: Time = Time(token.created_at),
-        /// When it stops working; null: never on its own.
+        /// When the token expires; null: never on its own.
         expires_at: Option<Time> = token.expires_at.map(Time),
-        /// When it was last used, to about a minute; null: never.
+        /// When the token was last used, to about a minute; null: never.
         last_used_at: Option<Time> = token.last_used_at().map(Time),
     }
 }
@@ -171,7 +172,7 @@ view! {
     /// A present or former member; the name of a former one is null.
     pub struct TokenUser of (id: UserId, name: Option<String>) {
         user_id: written::UserId = Written(id),
-        /// Null for a former member.
+        /// The member's name; null for a former member.
         #[schema(example = "ana")]
         name: Option<String>,
     }
@@ -182,7 +183,7 @@ view! {
     pub struct TokenWithSecret<'a> as NewToken of (view: TokenView<'a>, token: Option<&'a str>) {
         #[serde(flatten)]
         view: TokenView<'a>,
-        /// The token itself. It is not shown again: a retry with the same `Idempotency-Key` gets null.
+        /// The text of the token. Shown only once: a retry with the same `Idempotency-Key` gets null.
         #[schema(example = "lk_3mZ0QhV7tYw2Rk9JxUa4SbLc8PdEfN1o5GqB")]
         token: Option<&'a str>,
     }

@@ -1,4 +1,5 @@
-//! How busy the environments of an organization were, how long people waited, and who held environments longest.
+//! A report on the environments of an organization: how busy they were, how long claims waited, and who held them
+//! longest.
 
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
@@ -27,7 +28,7 @@ pub async fn view(call: Call) -> Answered {
     Ok(answer::ok(UtilisationView::new(&found)))
 }
 
-/// Defaults to the last day. The period ends at the present at the latest.
+/// Defaults to the last day. The period never ends after the present.
 fn take_period(query: &mut Query, now: Timestamp) -> Period {
     let (from, to) = (query.text("from", moment), query.text("to", moment));
     let to = to.unwrap_or(now).min(now);
@@ -51,23 +52,23 @@ view! {
     let UtilisationFound { utilisation, truncated } = found;
     let millis = utilisation.period.millis();
     {
-        /// When the period begins.
+        /// The beginning of the period.
         from: Time = Time(utilisation.period.from),
-        /// When it ends.
+        /// The end of the period.
         to: Time = Time(utilisation.period.to),
-        /// How long each bucket is; the first begins with the period, the last may be shorter.
+        /// The length of a bucket; the first begins with the period, the last may be shorter.
         #[schema(example = 3600)]
         bucket_seconds: i64 = utilisation.bucket_millis / 1_000,
-        /// All environments, those that nobody used too, by pipeline and name.
+        /// All environments, including unused ones, by pipeline and name.
         environments: Vec<EnvironmentUseView<'a>> =
             utilisation.environments.iter().map(|used| EnvironmentUseView::new(used, millis)).collect(),
         /// The waits of all environments together, by the bucket in which they ended.
         waits_per_bucket: Vec<WaitsView> = utilisation.waits_per_bucket().map(WaitsView::new).collect(),
-        /// The members who held longest in all, at most 20, longest first.
+        /// The members with the longest total holding times, at most 20, longest first.
         holders: Vec<HolderUseView<'a>> =
             utilisation.holders(HOLDERS_MAX).into_iter().map(HolderUseView::new).collect(),
-        /// Whether there is more than one report reads, so that its figures are too low: ask for one pipeline, or a
-        /// shorter period.
+        /// Whether there were more environments or sessions than one report reads, so that its figures are too low:
+        /// request one pipeline, or a shorter period.
         #[schema(example = false)]
         truncated: bool = *truncated,
     }
@@ -78,43 +79,43 @@ view! {
     pub struct EnvironmentUseView<'a> as EnvironmentUse of (used: &'a EnvironmentUse, period_millis: i64)
     let busy = used.locked_millis as f64 / period_millis.max(1) as f64;
     {
-        /// Its pipeline.
+        /// The environment's pipeline.
         #[schema(example = "web")]
         pipeline_id: &'a str = used.key.pipeline.pipeline.as_str(),
-        /// Unique in its pipeline.
+        /// The environment's name, unique in its pipeline.
         #[schema(example = "review-1")]
         env_name: &'a str = used.key.name.as_str(),
-        /// How many sessions had the lock during the period.
+        /// How many sessions held the lock during the period.
         #[schema(example = 12)]
         sessions: u64 = used.sessions,
-        /// How long it was locked in all.
+        /// How long the environment was locked in total.
         #[schema(example = 17280)]
         locked_seconds: i64 = seconds(used.locked_millis),
-        /// The part of the period that it was locked, from 0 to 1.
+        /// The share of the period during which the environment was locked, from 0 to 1.
         #[schema(example = 0.2)]
         busy: f64 = (busy.min(1.0) * BUSY_STEPS).round() / BUSY_STEPS,
-        /// How long those waited who had to.
+        /// How long sessions waited.
         waits: WaitsView = WaitsView::new(used.waits()),
-        /// How long it was locked in each bucket.
+        /// How long the environment was locked in each bucket.
         #[schema(example = json!([3600, 0, 1800]))]
         busy_seconds_per_bucket: Vec<i64> = used.locked_millis_per_bucket.iter().copied().map(seconds).collect(),
     }
 }
 
 view! {
-    /// How long sessions waited for the lock that they got during the period. A wait of less than a second is none; who
-    /// left without the lock does not count.
+    /// How long sessions waited for locks that they got during the period. A wait of less than a second does not count;
+    /// nor does one that ended without the lock.
     pub struct WaitsView as Waits of (waits: Waits) {
-        /// How many had to wait.
+        /// How many sessions had to wait.
         #[schema(example = 4)]
         count: usize = waits.count,
-        /// Half of them waited no longer; null if nobody did.
+        /// The median wait; null if nobody waited.
         #[schema(example = 95)]
         median_seconds: Option<i64> = waits.median_millis.map(seconds),
-        /// Nine of ten waited no longer; null if nobody did.
+        /// The 90th percentile of the waits; null if nobody waited.
         #[schema(example = 310)]
         p90_seconds: Option<i64> = waits.p90_millis.map(seconds),
-        /// The longest wait; null if nobody did.
+        /// The longest wait; null if nobody waited.
         #[schema(example = 420)]
         max_seconds: Option<i64> = waits.max_millis.map(seconds),
     }
@@ -124,13 +125,13 @@ view! {
     /// How long a member held environments.
     pub struct HolderUseView<'a> as HolderUse of (holder: &'a HolderUse) {
         user: UserView<'a> = UserView::new(&holder.user),
-        /// How many sessions of theirs had the lock during the period.
+        /// How many of the member's sessions held the lock during the period.
         #[schema(example = 7)]
         sessions: u64 = holder.sessions,
-        /// How long they held environments in all; of two at once, both count.
+        /// How long the member held environments in total; two at the same time count twice.
         #[schema(example = 9300)]
         locked_seconds: i64 = seconds(holder.locked_millis),
-        /// Their longest time with one lock, within the period.
+        /// The longest time with one lock, within the period.
         #[schema(example = 3600)]
         longest_seconds: i64 = seconds(holder.longest_millis),
     }

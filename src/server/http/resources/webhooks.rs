@@ -40,9 +40,9 @@ choices! {
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the webhook";
-/// A day to distribute the new secret to all receivers.
+/// The default: a day to distribute the new secret to all receivers.
 const GRACE_DEFAULT_SECONDS: u64 = 24 * 60 * 60;
-/// A longer grace period would keep the old secret in use.
+/// The maximum: a longer grace period would keep the old secret in use.
 const GRACE_MAX_SECONDS: i64 = 7 * 24 * 60 * 60;
 
 type GraceSeconds = Integer<0, GRACE_MAX_SECONDS>;
@@ -53,53 +53,55 @@ form! {
     #[schema("examples": [{ "url": "https://ci.example.com/hooks/lockkeeper", "events": ["session.*", "deployment.failed"],
                             "description": "For trying the API", "enabled": false }])]
     pub struct WebhookForm as "WebhookRequest" {
-        /// http or https, without credentials and fragment. Use https: what is sent is signed, but not hidden. Must
-        /// lead to a public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
+        /// The receiver's URL: http or https, without credentials and fragment. Use https: deliveries are signed, but
+        /// not encrypted. The host must have a public address, or one that the operator allows (`outbound.allow`,
+        /// `webhooks.allow_private`).
         required url: Target,
-        /// Which events it gets; all if left out or empty.
+        /// The events to send; all if left out or empty.
         optional events: Filters,
-        /// For people.
+        /// A description for people.
         nullable description: Description,
-        /// True if left out.
+        /// Whether events are sent; true if left out.
         nullable enabled: bool,
-        /// `whsec_` and the base64 of 24 to 64 bytes; generated if left out.
+        /// The secret: `whsec_` and the base64 of 24 to 64 bytes; generated if left out.
         #[schema("writeOnly": true)]
         nullable secret: WebhookSecret,
     }
 }
 
 form! {
-    /// What is to change of a webhook; what is left out stays as it is.
+    /// A change of a webhook; fields that are left out stay unchanged.
     #[schema("examples": [{ "events": ["session.*"], "enabled": false }])]
     pub struct WebhookChangeForm as "WebhookChangeRequest" {
-        /// Must lead to a public address, or to one that the operator allows (`outbound.allow`,
+        /// The receiver's URL. The host must have a public address, or one that the operator allows (`outbound.allow`,
         /// `webhooks.allow_private`).
         optional url: Target,
-        /// Which events it gets; all if empty.
+        /// The events to send; all if empty.
         optional events: Filters,
-        /// For people.
+        /// A description for people.
         optional description: Description,
-        /// A webhook that is enabled again gets the events it was not sent meanwhile, as far as they are kept.
+        /// Whether events are sent. When a webhook is enabled again, the events it missed are sent, as far as they are
+        /// kept.
         optional enabled: bool,
     }
     any_of [url, events, description, enabled];
 }
 
 form! {
-    /// The new secret. May be empty.
+    /// A new secret for a webhook. May be empty.
     #[schema("examples": [{ "graceSeconds": 3600 }])]
     pub struct WebhookSecretForm as "WebhookSecretRequest" {
-        /// How long the old secret signs too; a day if left out.
+        /// How long the old secret still signs, too; a day if left out.
         #[schema("examples": [3600])]
         nullable grace_seconds: GraceSeconds,
-        /// `whsec_` and the base64 of 24 to 64 bytes; generated if left out.
+        /// The secret: `whsec_` and the base64 of 24 to 64 bytes; generated if left out.
         #[schema("writeOnly": true)]
         nullable secret: WebhookSecret,
     }
 }
 
 form! {
-    /// Empty: the path names the webhook or delivery.
+    /// A request without fields: the path names the webhook or delivery.
     #[schema("examples": [{}])]
     pub struct WebhookActionForm as "WebhookActionRequest" {}
 }
@@ -152,7 +154,7 @@ pub async fn create(mut call: Call) -> Answered {
         secret: secret.clone(),
     };
     let own = access.clone();
-    // A retry gets no secret, which is stored only in sealed form.
+    // A retry gets no secret: the secret is stored only in sealed form.
     let making = async move {
         let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
             idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), OpenWebhookView::new(shown, None))
@@ -281,49 +283,49 @@ fn log_change(access: &Access, shown: &WebhookState, what: &str) {
 }
 
 view! {
-    /// Where events are sent.
+    /// A webhook: a receiver of events.
     pub struct WebhookView<'a> as Webhook of (shown: &'a WebhookState)
     let WebhookState { webhook, progress } = shown;
     {
         webhook_id: written::WebhookId = Written(webhook.id),
-        /// http or https.
+        /// The receiver's URL: http or https.
         #[schema(example = "https://ci.example.com/hooks/lockkeeper")]
         url: &'a str = webhook.target.as_str(),
-        /// Which events it gets. Empty: all.
+        /// The events to send. Empty: all.
         #[schema(value_type = Vec<EventFilter>)]
         events: Vec<Text<Filter>> = webhook.filters.iter().copied().map(Text).collect(),
-        /// For people.
+        /// A description for people.
         #[schema(example = "The build server")]
         description: &'a str = webhook.description.as_str(),
         /// Whether events are sent.
         #[schema(example = true)]
         enabled: bool = webhook.is_enabled(),
-        /// Why it is disabled: by a member, because its receiver answered 410, or because it kept failing.
+        /// Why the webhook is disabled: by a member, because its receiver answered 410, or because it kept failing.
         #[schema(example = "its receiver answered 410 Gone")]
         disabled_reason: Option<&'static str> = webhook.disabled.map(|disabled| disabled.why.reason()),
-        /// Since when it is disabled, or null.
+        /// When the webhook was disabled, or null.
         disabled_at: Option<Time> = webhook.disabled.map(|disabled| Time(disabled.at)),
-        /// When attempts began to fail; null if the last one arrived.
+        /// When attempts began to fail; null if the last one succeeded.
         failing_since: Option<Time> = progress.failing_since.map(Time),
-        /// Deliveries that have neither arrived nor been given up.
+        /// Deliveries that have neither succeeded nor been given up.
         #[schema(example = 0)]
         pending_deliveries: u32 = progress.pending,
-        /// Events that had expired before they were sent.
+        /// Events that were no longer kept when they should have been sent.
         #[schema(example = 0)]
         missed_events: u64 = progress.missed,
-        /// When the previous secret stops signing too.
+        /// When the previous secret stops signing; null without one.
         previous_secret_expires_at: Option<Time> = webhook.previous.map(|previous| Time(previous.until)),
-        /// When it was created.
+        /// When the webhook was created.
         created_at: Time = Time(webhook.created_at),
-        /// When it last changed.
+        /// When the webhook last changed.
         updated_at: Time = Time(webhook.updated_at),
-        /// The last attempt to deliver something.
+        /// The last attempt of a delivery.
         last_delivery: Option<LastDeliveryView> = progress.last.as_ref().map(LastDeliveryView::new),
     }
 }
 
 view! {
-    /// The last attempt of a webhook to deliver something.
+    /// The last attempt of a delivery by a webhook.
     pub struct LastDeliveryView as LastDelivery of (last: &LastDelivery) {
         delivery_id: written::DeliveryId = Written(last.delivery),
         r#type: written::EventType = Named(last.event_type),
@@ -331,7 +333,7 @@ view! {
         /// The status of the response; null if there was none.
         #[schema(example = 200)]
         status_code: Option<u16> = last.code,
-        /// When.
+        /// When the attempt was made.
         at: Time = Time(last.at),
     }
 }
@@ -341,40 +343,40 @@ view! {
     pub struct OpenWebhookView<'a> as NewWebhook of (shown: &'a WebhookState, secret: Option<&'a WebhookSecret>) {
         #[serde(flatten)]
         view: WebhookView<'a> = WebhookView::new(shown),
-        /// Signs the deliveries. It is not shown again: a retry with the same `Idempotency-Key` gets null; if the first
-        /// answer was lost, rotate it.
+        /// The secret that signs the deliveries. Shown only once: a retry with the same `Idempotency-Key` gets null; if
+        /// the first answer was lost, rotate the secret.
         #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
         secret: Option<&'a str> = secret.map(|secret| secret.text().reveal()),
     }
 }
 
 view! {
-    /// One event for one webhook.
+    /// The delivery of one event by one webhook.
     pub struct DeliveryView<'a> as Delivery of (delivery: &'a Delivery)
     let pending = delivery.status == DeliveryStatus::Pending;
-    // A delivery that has not been tried is sent after those before it.
+    // A delivery that has not been attempted is sent after earlier deliveries.
     let due = delivery.next_attempt_at.unwrap_or(delivery.created_at);
     {
         delivery_id: written::DeliveryId = Written(delivery.id),
-        /// Sent as `webhook-id`, the same on every attempt.
+        /// The event's id, sent as `webhook-id`, the same in every attempt.
         event_id: written::EventId = Written(delivery.event),
         r#type: written::EventType = Named(delivery.event_type),
         status: written::DeliveryStatus = Named(delivery.status),
-        /// The newest 20, oldest first.
+        /// The newest 20 attempts, oldest first.
         attempts: Vec<AttemptView<'a>> = delivery.attempts.iter().map(AttemptView::new).collect(),
-        /// Null once it has arrived or has been given up.
+        /// When the next attempt is due; null once the delivery has succeeded or has been given up.
         next_attempt_at: Option<Time> = pending.then_some(Time(due)),
-        /// When the event was recorded for it.
+        /// When the delivery was created.
         created_at: Time = Time(delivery.created_at),
     }
 }
 
 view! {
-    /// One attempt to deliver something.
+    /// One attempt of a delivery.
     pub struct AttemptView<'a> as DeliveryAttempt of (attempt: &'a Attempt) {
-        /// When it began.
+        /// When the attempt began.
         at: Time = Time(attempt.at),
-        /// How long it took.
+        /// How long the attempt took.
         #[schema(example = 12)]
         duration_ms: u32 = attempt.millis,
         /// The status of the response; null if there was none.

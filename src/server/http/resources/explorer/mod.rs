@@ -31,7 +31,7 @@ pub async fn file(call: Call<Front>) -> Answered {
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLESHEET: &str = "text/css; charset=utf-8";
 
-/// Unpacked on first use; all responses borrow the same bytes.
+/// A file of Swagger UI. Unpacked on first use; all responses borrow the same bytes.
 fn of_swagger_ui(name: &str) -> Option<(&'static str, Bytes)> {
     static BUNDLE: OnceLock<Option<Bytes>> = OnceLock::new();
     static STYLE: OnceLock<Option<Bytes>> = OnceLock::new();
